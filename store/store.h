@@ -1,0 +1,209 @@
+/* The journal: an ordered, durable, provable list of entries, and what can be asked of it. The one header of store/ that
+ * others include; no SQLite type appears in it.
+ *
+ * Threads: call everything here on the loop thread, callbacks fire there too; the functions that take a
+ * struct store_reader run on the reader thread, inside the work of a store_read.
+ * New here? Read store_append(), then store/commit.c. Words: ARCHITECTURE.md, "Words". */
+#pragma once
+
+#include <uv.h>
+
+#include "workflow/base/list.h"
+#include "workflow/entry.h"
+#include "workflow/evidence/checkpoint.h"
+#include "workflow/evidence/envelope.h"
+
+enum {
+	STORE_QUEUE_MAX = 16384, /* appends staged or queued; past it store_append says ERR_BUSY */
+	STORE_READS_MAX = 4096,
+	STORE_BATCH_ENTRIES_MAX = 8192, /* entries of one transaction */
+	STORE_PAGE_MAX = 10000, /* rows of one page */
+};
+
+struct store; /* Opaque: defined in store/store.c. */
+
+struct store_options {
+	const char *data_dir; /* created with mode 0700 when missing */
+	const char *fact_key_file, *log_key_file; /* NULL: DATA/keys/fact.pem, DATA/keys/log.pem, made at the first start */
+	unsigned checkpoint_entries; /* sign a checkpoint every so many entries; 0: 256 */
+	int64_t checkpoint_every_ms; /* and when so old; 0: 60,000 */
+	unsigned wal_mib; /* checkpoint the WAL past this size; 0: 4 */
+	uint64_t (*now_us)(void); /* monotonic clock for the time stamps below */
+	int64_t (*wall_ms)(void);
+	/* The store is broken (an I/O error at COMMIT leaves the truth unknown): stop the process. Fires once, on the loop. */
+	void (*on_broken)(void *arg, const struct error *error);
+	void *arg;
+};
+
+/* Lock the folder, migrate, verify the log's tail against the last checkpoint, load or make the keys, write
+ * journal.opened into an empty journal. Messages: "another reprised (pid 123) holds DATA/lock", "DATA is read-only …".
+ * May block: called before the loop runs. */
+int store_open(struct store **store, uv_loop_t *loop, const struct store_options *options, struct error *error);
+/* Let what is queued commit, sign a last checkpoint, join the threads, close. Pending callbacks fire before it returns. */
+void store_close(struct store *store);
+
+const char *store_origin(const struct store *store);
+const struct public_key *store_fact_key(const struct store *store);
+void store_log_key(const struct store *store, struct note_key *key);
+
+/* --- appending ---------------------------------------------------------------------------------------------------- */
+
+struct store_append;
+/* Fires exactly once per accepted request, always later, never inside store_append(). */
+typedef void (*store_append_cb)(struct store_append *append);
+
+/* Request: make the entries of one decision durable, all or none. The tables (runs, facts, definitions …) are updated
+ * from the entries in the same transaction. The caller owns the struct and all it points to, and leaves both alone until
+ * the callback. */
+struct store_append {
+	struct entry *entries;
+	size_t entry_count;
+	bool urgent; /* control (cancel, pause …): goes before what is queued (C5) */
+	store_append_cb on_done;
+	void *owner;
+
+	/* Result, valid from the callback on. ERR_NONE: committed and synced. ERR_EXISTS: run id, or definition name and
+	 * version with other content. ERR_FULL: disk full, nothing written, try again later. */
+	struct error error;
+	uint64_t seq_first; /* journal position of entries[0]; entries[i].seq is set too */
+	uint64_t handed_us, taken_us, committed_us; /* monotonic: given to the writer, taken by it, durable */
+	struct list link; /* The store's own. */
+};
+
+/* Return 0, or ERR_BUSY if the queue is full; the callback then never fires. */
+int store_append(struct store *store, struct store_append *append);
+unsigned store_queue_depth(const struct store *store);
+
+/* A checkpoint over everything committed so far, signed now (or the stored one when nothing is new). */
+struct store_sign;
+typedef void (*store_sign_cb)(struct store_sign *sign);
+struct store_sign {
+	store_sign_cb on_done;
+	void *owner;
+	struct error error;
+	struct buffer note; /* the caller closes it */
+	struct list link;
+};
+int store_sign_checkpoint(struct store *store, struct store_sign *sign);
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+struct store_reader; /* a read-only connection inside one short snapshot */
+struct store_read;
+typedef void (*store_read_work)(struct store_reader *reader, struct store_read *read); /* on the reader thread */
+typedef void (*store_read_cb)(struct store_read *read); /* on the loop */
+struct store_read {
+	store_read_work work;
+	store_read_cb on_done;
+	void *owner; /* embed the struct or point to what the work needs; the loop leaves it alone until on_done */
+	struct arena arena; /* initialised by store_read(); results go here; the caller closes it after on_done */
+	struct error error; /* the work sets it */
+	struct list link;
+};
+/* 0, or ERR_BUSY past STORE_READS_MAX. */
+int store_read(struct store *store, struct store_read *read);
+
+/* All texts and lists below lie in `arena`. ERR_NOT_FOUND where there is nothing. */
+struct store_run {
+	uint64_t seq; /* of run.created: newest first = by seq descending */
+	const char *id, *namespace, *name, *version, *status; /* status: words of interface.md */
+	struct digest definition, request; /* request: of definition digest, input and labels: "equal content" */
+	int64_t created_ms, ended_ms; /* ended_ms 0: not ended */
+	uint64_t seq_last; /* its last entry */
+	bool killed;
+};
+struct store_run_filter {
+	const char *status, *namespace, *name, *version; /* NULL: any */
+	const char *label_key, *label_value;
+	int64_t since_ms, until_ms; /* 0: open; created at or after, before */
+	uint64_t before_seq; /* page: only older than this; 0: from the newest */
+	size_t limit; /* 0: 100; at most STORE_PAGE_MAX */
+};
+int reader_run(struct store_reader *reader, struct arena *arena, const char *id, struct store_run *run, struct error *error);
+int reader_runs(struct store_reader *reader, struct arena *arena, const struct store_run_filter *filter, struct store_run **runs, size_t *count, struct error *error);
+int reader_run_count(struct store_reader *reader, const struct store_run_filter *filter, uint64_t *count, struct error *error);
+/* Ids of runs that have not ended, oldest first, from after_seq on. */
+int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t after_seq, size_t limit, struct store_run **runs, size_t *count, struct error *error);
+
+/* Entries with their values. Values over `value_max` bytes come with data NULL (digest and size are there). */
+int reader_run_entries(struct store_reader *reader, struct arena *arena, const char *run_id, uint64_t after_seq, size_t limit,
+		       uint64_t value_max, struct entry **entries, size_t *count, struct error *error);
+/* Any entries from a seq on (feeds, verification): raw bytes. kinds: bit set over enum entry_kind, 0 = all. *next: where to go
+ * on, also when rows were passed over. Looks at no more than STORE_PAGE_MAX rows. */
+struct store_raw_entry {
+	uint64_t seq;
+	struct bytes bytes;
+};
+int reader_entries(struct store_reader *reader, struct arena *arena, uint64_t from_seq, uint64_t kinds, size_t limit,
+		   struct store_raw_entry **entries, size_t *count, uint64_t *next, struct error *error);
+
+/* Content. By place (CONTENT_ID) where it is known, else (id 0) by digest: large content, documents, definitions and
+ * configuration records are found by digest alone. For a small value of a run give run_id: its own entries are searched. */
+int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id, const struct digest *digest, const char *run_id,
+		   struct bytes *bytes, struct error *error);
+
+struct store_definition {
+	uint64_t seq;
+	const char *namespace, *name, *version;
+	struct digest digest;
+	int64_t added_ms;
+};
+/* version NULL: the newest registered one (highest semantic version). */
+int reader_definition(struct store_reader *reader, struct arena *arena, const char *namespace, const char *name, const char *version,
+		      struct store_definition *definition, struct error *error);
+int reader_definitions(struct store_reader *reader, struct arena *arena, uint64_t before_seq, size_t limit, struct store_definition **definitions, size_t *count, struct error *error);
+/* Canonical document of a definition by its digest, registered or not. source may be NULL. */
+int reader_definition_document(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct bytes *document, struct bytes *source, struct error *error);
+
+struct store_document {
+	uint64_t seq;
+	struct digest digest;
+	uint64_t size;
+	const char *media_type;
+	int64_t added_ms;
+};
+int reader_document(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct store_document *document, struct error *error);
+
+struct store_fact {
+	uint64_t seq; /* of fact.recorded */
+	struct digest id; /* of the payload */
+	bool accepted;
+	const char *run_id, *runtime, *reproducibility_class;
+	struct digest document;
+};
+struct store_fact_filter {
+	const char *run_id, *namespace, *name, *runtime, *reproducibility_class;
+	const struct digest *document;
+	bool rejected_too; /* else accepted ones only */
+	uint64_t after_seq; /* feed order; the first page of the feed: 0 with from_start */
+	bool from_start;
+	size_t limit;
+};
+int reader_facts(struct store_reader *reader, struct arena *arena, const struct store_fact_filter *filter, struct store_fact **facts, size_t *count, struct error *error);
+/* By id or a unique prefix of at least 12 hex digits. ERR_INVALID: ambiguous or too short. */
+int reader_fact(struct store_reader *reader, struct arena *arena, const char *id_prefix, struct store_fact *fact, struct error *error);
+/* What was signed and recorded: payload, signatures (from the entry), the fact document (value, quote, grounding …), entry bytes. */
+struct store_fact_record {
+	struct bytes payload, fact, entry;
+	struct envelope_signature signature;
+};
+int reader_fact_record(struct store_reader *reader, struct arena *arena, uint64_t seq, struct store_fact_record *record, struct error *error);
+
+/* The newest configuration record of a runtime, or one by digest. */
+int reader_configuration(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct bytes *record, struct error *error);
+int reader_configuration_of(struct store_reader *reader, struct arena *arena, const char *runtime, struct digest *digest, struct error *error);
+
+/* The log. */
+int reader_checkpoint(struct store_reader *reader, struct arena *arena, uint64_t size, struct bytes *note, struct error *error); /* size 0: the newest */
+int reader_checkpoints(struct store_reader *reader, struct arena *arena, struct bytes **notes, size_t *count, struct error *error); /* all kept ones, by size */
+int reader_log_size(struct store_reader *reader, uint64_t *size, struct error *error);
+int reader_leaf(struct store_reader *reader, unsigned level, uint64_t index, struct digest *hash, struct error *error); /* any perfect subtree; fits log_tree_read_cb in spirit */
+
+struct store_stats {
+	uint64_t entries, runs, open_runs, facts, checkpoints, pruned_tiles;
+	uint64_t database_bytes, free_bytes, wal_bytes;
+};
+int reader_stats(struct store_reader *reader, struct store_stats *stats, struct error *error);
+
+/* Rebuild every table but entry and content in a copy of the journal and compare: 0 when they are equal. For tests and `doctor`. */
+int store_check_tables(const char *data_dir, struct error *error);

@@ -1,0 +1,20 @@
+/* An arena: many small allocations, freed together. Not for several threads at once; handing over the arena hands over
+ * all that lies in it. Memory is aligned for any type. */
+#pragma once
+
+#include "workflow/base/bytes.h"
+
+struct arena_block;
+struct arena {
+	struct arena_block *blocks;
+	size_t used; /* bytes handed out, for limits and reports */
+};
+
+void arena_init(struct arena *arena);
+void arena_close(struct arena *arena); /* Frees all; the arena can be used again. */
+void *arena_alloc(struct arena *arena, size_t size); /* not cleared */
+void *arena_zero(struct arena *arena, size_t size);
+char *arena_text(struct arena *arena, const char *text); /* copy */
+char *arena_text_len(struct arena *arena, const char *text, size_t len); /* copy, NUL added */
+struct bytes arena_bytes(struct arena *arena, struct bytes bytes); /* copy, NUL added behind it */
+char *arena_printf(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));

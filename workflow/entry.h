@@ -1,0 +1,134 @@
+/* The vocabulary of the journal: what an entry is, which kinds there are, what each one says.
+ *
+ * An entry holds structure and digests; every value (input, output, error text, labels, request, answer …) is content
+ * that travels beside it and is committed with the first entry that names it (semantics.md 1). State = entries +
+ * content: everything else can be rebuilt from the two. Pure. */
+#pragma once
+
+#include "workflow/base/json.h"
+
+/* X(enum, text, touches a run). Members of `data` by kind; every digest is {"sha256": hex}; {…}? may be absent:
+ *
+ * journal.opened      vkey, daemon                       (always seq 0)
+ * key.added           keyid, public, purpose
+ * daemon.started      version, recovered                 daemon.stopping  version
+ * clock.stepped       byMs
+ * config.loaded       runtime, configuration             value: the configuration record with basis and source
+ * definition.added    namespace, name, version, definition, registered   values: source text, canonical document
+ * document.added      document, bytes, mediaType         value: the document's bytes
+ * operator.action     who, what, reason?                 value: the reason
+ * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?   values: input, labels
+ * run.completed       runId, output                      value: the output
+ * run.faulted         runId, error                       value: {type, status, title, detail?, instance?}
+ * run.cancelled       runId, reason?                     value: the reason
+ * run.killed          runId, reason?
+ * run.suspended       runId, reason?                     run.resumed      runId
+ * task.started        runId, stepId, input, items? (for: how many)       values: input, for: the array
+ *                     for: also `in`, the digest of the array
+ * task.completed      runId, stepId, input? (pure tasks, never started), output
+ * task.faulted        runId, stepId, error
+ * task.cancelled      runId, stepId
+ * task.skipped        runId, stepId
+ * task.retrying       runId, stepId, attempt (the next), class, due
+ * attempt.started     runId, stepId, attempt, with, key  value: the evaluated arguments; key: the idempotency key
+ * attempt.succeeded   runId, stepId, attempt, record, request?, response?      values: record, request, response
+ * attempt.failed      runId, stepId, attempt, class, record, request?, response?
+ * fact.recorded       runId, stepId, attempt, index, verdict, subject, payload, pae, signatures, document, runtime, configuration,
+ *                     class, fact                        values: the statement's payload, the fact document
+ * fact.erased         subject, payload, reason?
+ * timer.set           runId, timer, due                  timer.fired      runId, timer
+ *
+ * A task that is pure (set, a private pure function) is one entry: task.completed. "record" is the attempt's record:
+ * stages in microseconds, usage, finish reason, model, configuration digest (activity.h says what is in it). */
+#define ENTRY_KINDS(X)                                        \
+	X(ENTRY_JOURNAL_OPENED, "journal.opened", 0)          \
+	X(ENTRY_KEY_ADDED, "key.added", 0)                    \
+	X(ENTRY_DAEMON_STARTED, "daemon.started", 0)          \
+	X(ENTRY_DAEMON_STOPPING, "daemon.stopping", 0)        \
+	X(ENTRY_CLOCK_STEPPED, "clock.stepped", 0)            \
+	X(ENTRY_CONFIG_LOADED, "config.loaded", 0)            \
+	X(ENTRY_DEFINITION_ADDED, "definition.added", 0)      \
+	X(ENTRY_DOCUMENT_ADDED, "document.added", 0)          \
+	X(ENTRY_OPERATOR_ACTION, "operator.action", 0)        \
+	X(ENTRY_RUN_CREATED, "run.created", 1)                \
+	X(ENTRY_RUN_COMPLETED, "run.completed", 1)            \
+	X(ENTRY_RUN_FAULTED, "run.faulted", 1)                \
+	X(ENTRY_RUN_CANCELLED, "run.cancelled", 1)            \
+	X(ENTRY_RUN_KILLED, "run.killed", 1)                  \
+	X(ENTRY_RUN_SUSPENDED, "run.suspended", 1)            \
+	X(ENTRY_RUN_RESUMED, "run.resumed", 1)                \
+	X(ENTRY_TASK_STARTED, "task.started", 1)              \
+	X(ENTRY_TASK_COMPLETED, "task.completed", 1)          \
+	X(ENTRY_TASK_FAULTED, "task.faulted", 1)              \
+	X(ENTRY_TASK_CANCELLED, "task.cancelled", 1)          \
+	X(ENTRY_TASK_SKIPPED, "task.skipped", 1)              \
+	X(ENTRY_TASK_RETRYING, "task.retrying", 1)            \
+	X(ENTRY_ATTEMPT_STARTED, "attempt.started", 1)        \
+	X(ENTRY_ATTEMPT_SUCCEEDED, "attempt.succeeded", 1)    \
+	X(ENTRY_ATTEMPT_FAILED, "attempt.failed", 1)          \
+	X(ENTRY_FACT_RECORDED, "fact.recorded", 1)            \
+	X(ENTRY_FACT_ERASED, "fact.erased", 0)                \
+	X(ENTRY_TIMER_SET, "timer.set", 1)                    \
+	X(ENTRY_TIMER_FIRED, "timer.fired", 1)
+
+enum entry_kind {
+#define X(kind, text, run) kind,
+	ENTRY_KINDS(X)
+#undef X
+	ENTRY_KIND_COUNT
+};
+
+const char *entry_kind_name(enum entry_kind kind);
+bool entry_kind_parse(const char *text, enum entry_kind *kind);
+bool entry_kind_touches_run(enum entry_kind kind);
+
+enum {
+	ENTRY_LEN_MAX = 65535, /* bytes of one entry: tlog-tiles' 16-bit length */
+	ENTRY_VALUES_MAX = 16, /* values that travel with one entry */
+	VALUE_INLINE_MAX = 4096, /* bytes kept in memory with a run's state */
+	CONTENT_SMALL_MAX = 16384, /* appended and found by row id; larger is compressed and stored once, by digest */
+	CONTENT_CHUNK = 1 << 20, /* larger content is written as chunk rows in earlier transactions */
+	CONTENT_MAX = 64 << 20, /* one value */
+};
+
+/* Where small content lies: the row id is (seq << 8) + slot of the entry that first names it. 0: by digest alone. */
+#define CONTENT_ID(seq, slot) (((uint64_t)(seq) << 8) + (uint64_t)(slot) + 1)
+
+/* Bytes that travel with an entry and are first named by it. */
+struct entry_value {
+	struct digest digest;
+	struct bytes bytes; /* Reading back: data is NULL when the value was not asked for or is erased. */
+	uint64_t size;
+};
+
+/* One entry. Made by a decision: `data`, `values`, `statement` live in the decision's arena and stay untouched until its
+ * commit callback. Read back: they live in the reader's arena. */
+struct entry {
+	enum entry_kind kind;
+	struct json *data; /* fact.recorded: the writer adds payload, pae and signatures before it is encoded */
+	struct entry_value values[ENTRY_VALUES_MAX];
+	size_t value_count;
+	struct bytes statement; /* fact.recorded: the payload to sign; it is also values[0] */
+	int64_t time_ms; /* wall clock of the trigger; the entry's `ts` */
+	uint64_t seq; /* valid after commit */
+};
+
+/* The canonical bytes: {"data":…,"kind":…,"log":…,"seq":…,"ts":…,"v":1}. ERR_TOO_LARGE past ENTRY_LEN_MAX. */
+int entry_encode(const struct entry *entry, const char *origin, uint64_t seq, struct buffer *out, struct error *error);
+/* Back again (values are the reader's to fill in). ERR_CORRUPT with a reason. origin may be NULL: not compared. */
+int entry_decode(struct arena *arena, struct bytes text, const char *origin, struct entry *entry, struct error *error);
+
+/* Add a value to an entry and name it in data: data[name] = {"sha256": …}. Returns its digest. */
+struct digest entry_add_value(struct arena *arena, struct entry *entry, const char *name, struct bytes bytes);
+/* Step ids: "/do/1/extract#12.3@1" = reference, iteration path, execution number (semantics.md 1). */
+struct step_id {
+	const char *reference; /* in the arena given */
+	uint64_t iterations[16];
+	size_t iteration_count;
+	uint64_t execution;
+};
+enum { STEP_LOOPS_MAX = 16 };
+char *step_id_print(struct arena *arena, const struct step_id *id);
+bool step_id_parse(struct arena *arena, const char *text, struct step_id *id);
+/* Lower-case hex SHA-256 of the canonical [run id, reference, iteration path, execution number]. */
+void step_idempotency_key(const char *run_id, const struct step_id *id, char key[DIGEST_HEX_LEN + 1]);

@@ -1,0 +1,105 @@
+/* A workflow definition: YAML or JSON text in, a tree of tasks out. DSL 1.0.3; what this release does not support is
+ * refused here, when the definition is registered, with pointer, line and column; nothing is ever ignored.
+ *
+ * Built-in functions are workflows (semantics.md 4): `call: extraction` becomes ordinary tasks and private functions
+ * here, so nothing durable hides inside one task. Pure. New here? Read definition_load(). */
+#pragma once
+
+#include "workflow/base/json.h"
+
+enum {
+	DEFINITION_SOURCE_MAX = 1 << 20, /* bytes of YAML or JSON */
+	DEFINITION_DEPTH_MAX = 64,
+	DEFINITION_NODES_MAX = 100000, /* YAML nodes, aliases expanded */
+	DEFINITION_TASKS_MAX = 10000,
+	DEFINITION_PROBLEMS_MAX = 100,
+	FOR_CONCURRENCY_MAX = 1024,
+};
+
+enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL };
+
+/* What a TASK_CALL runs. The last three are private: only the expansion of `extraction` makes them. */
+enum task_function {
+	FUNCTION_HTTP, /* activity: one HTTP request */
+	FUNCTION_INFERENCE, /* activity: one model answer */
+	FUNCTION_SECTIONS, /* activity: document -> {plan, sections}; see expansion below */
+	FUNCTION_EXTRACT, /* activity: one section -> facts */
+	FUNCTION_MERGE, /* pure: [{section outcome}…] -> {facts, sections} */
+};
+
+struct task;
+struct task_list {
+	struct task **tasks;
+	size_t count;
+};
+
+struct task {
+	enum task_kind kind;
+	const char *name;
+	const char *reference; /* JSON pointer in the definition: "/do/0/greet"; nested "/do/0/loop/do/1/x", "/do/0/loop/for/do/1/x" is not used */
+	const struct task *parent; /* NULL for the root */
+	size_t index; /* place in the parent's body */
+	size_t loop_depth; /* how many `for` tasks enclose it: length of its iteration path */
+	struct task_list body; /* do, for */
+
+	const struct json *set; /* TASK_SET: object or expression string; evaluated as a template */
+
+	const char *each, *at; /* TASK_FOR: variable names without "$"; defaults "item", "index" */
+	const char *in; /* TASK_FOR: expression text without ${ } */
+	const char *condition; /* TASK_FOR: `while`, or NULL */
+	unsigned concurrency; /* TASK_FOR: 0 = chained (the specification's meaning), 1… = map mode (semantics.md 4) */
+
+	enum task_function function; /* TASK_CALL */
+	const struct json *with; /* TASK_CALL: template of the arguments */
+	const char *built_in; /* "extraction" on the TASK_DO that an expansion made, else NULL */
+};
+
+struct definition {
+	struct arena arena;
+	const char *namespace, *name, *version, *title;
+	struct digest digest; /* SHA-256 of the canonical form of the parsed document */
+	const struct json *document; /* the parsed document, without any expansion */
+	struct bytes source; /* as it came */
+	struct task *root; /* TASK_DO, reference "", name "" */
+	size_t task_count;
+	unsigned use_count; /* for whoever caches definitions; definition_load sets 1 */
+};
+
+/* One thing that is wrong with a definition. Lines and columns count from 1; 0: unknown (then the pointer tells). */
+struct problem {
+	const char *pointer; /* JSON pointer, "" for the whole */
+	size_t line, column;
+	const char *message; /* "unknown key 'foo'" */
+	const char *hint; /* what to do, or NULL */
+	bool warning; /* lint: the definition is still good */
+};
+
+struct problems {
+	struct arena arena;
+	struct problem *items;
+	size_t count, cap, errors; /* errors: those that are no warnings */
+};
+void problems_init(struct problems *problems);
+void problems_close(struct problems *problems);
+void problems_add(struct problems *problems, bool warning, const char *pointer, size_t line, size_t column, const char *hint,
+		  const char *format, ...) __attribute__((format(printf, 7, 8)));
+struct json *problems_json(const struct problems *problems, struct arena *arena); /* [{pointer, line, column, message, hint, severity}] */
+
+enum text_format { TEXT_GUESS, TEXT_YAML, TEXT_JSON }; /* guess: JSON when the first character is '{' */
+
+/* Source text to definition: all problems of the text at once. NULL when problems->errors > 0. The result is freed with
+ * definition_free(). The source is copied. */
+struct definition *definition_load(struct bytes source, enum text_format format, struct problems *problems);
+/* From a document that is already JSON (POST /v1/runs with an inline definition; a definition read back from the journal). */
+struct definition *definition_load_json(const struct json *document, struct problems *problems);
+void definition_free(struct definition *definition);
+
+/* The task with this reference; NULL when there is none. */
+const struct task *definition_find_task(const struct definition *definition, const char *reference);
+
+/* What an operator writes in YAML besides definitions (configuration, key of a language server, …): the same guards,
+ * and where each value stood. positions may be NULL. */
+struct text_positions;
+struct json *text_load(struct arena *arena, struct bytes source, enum text_format format, struct text_positions **positions, struct problems *problems);
+/* Line and column of the value at a JSON pointer; of the key with at_key. False when unknown. */
+bool text_position(const struct text_positions *positions, const char *pointer, bool at_key, size_t *line, size_t *column);
