@@ -1,0 +1,145 @@
+/* How effects happen: one request struct per attempt of a task, handed to the activity of its kind. Knows bytes and JSON,
+ * not workflows. Threads: everything on the loop thread; pure CPU on big buffers goes to the uv pool inside.
+ * New here? Read activity_start(), then extract_activity.c. */
+#pragma once
+
+#include <uv.h>
+
+#include "activities/runtime.h"
+#include "workflow/base/failure.h"
+#include "workflow/base/list.h"
+
+enum {
+	ACTIVITY_QUEUE_MAX = 100000, /* waiting for a slot of their runtime */
+	ACTIVITY_BODY_MAX = 16 << 20, /* bytes of a response, and of a request */
+	ACTIVITY_DETAIL_MAX = 400,
+};
+
+enum activity_kind { ACTIVITY_HTTP, ACTIVITY_INFERENCE, ACTIVITY_SECTIONS, ACTIVITY_EXTRACT, ACTIVITY_KIND_COUNT };
+
+/* The stages of the contract (interface.md 3), in microseconds of one monotonic clock. An activity fills in queue, dispatch,
+ * connect, first_token, generation, parse and ground; the engine the rest. connect, first_token and generation are activity. */
+struct stage_times {
+	int64_t admission, queue, journal, dispatch, connect, first_token, generation, parse, ground, sign, commit;
+};
+
+struct activity_result {
+	bool ok;
+	enum failure_class failure; /* FAILURE_NONE when ok */
+	char detail[ACTIVITY_DETAIL_MAX]; /* what failed, which limit, what to do next */
+	int status; /* HTTP status when one came, else 0 */
+	int64_t retry_after_ms; /* from Retry-After, else 0 */
+	unsigned retry_attempts; /* the policy in force: attempts in all; 0 or 1: no further attempt */
+	int64_t retry_floor_ms, retry_cap_ms;
+
+	const struct json *output; /* what the task gives; NULL unless ok */
+	/* The attempt's record, always there: {"stages": {name: µs}, "usage"?, "finishReason"?, "model"?, "runtime"?,
+	 * "configuration"?: {"sha256"}, "status"?, "connections"?, "simulated"?, "detail"?}. */
+	struct json *record;
+	struct bytes request, response; /* bodies as sent and as received (after transfer decoding); empty when none */
+	struct bytes document; /* ACTIVITY_SECTIONS: bytes of an inline document that the journal must keep first */
+	const char *document_media_type;
+
+	/* ACTIVITY_EXTRACT: candidates, accepted and rejected, in order of appearance: [{"value": {…all members but quote…}, "quote",
+	 * "grounding": {"grade", "score", "bytes", "codePoints", "utf16"}, "accepted", "checks": [{"name", "version", "result", "detail"?}],
+	 * "section": {"digest", "bytes"}, "document": "sha256:…"}]. NULL: not an extraction. */
+	const struct json *facts;
+	/* Parts of each fact's statement, as statement.h names them: {"source", "prompt", "schema", "sampling", "request", "model",
+	 * "configuration", "reproducibility", "runtime", "response", "finishReason"?, "promptTokens"?, "completionTokens"?, "clock"?}. */
+	const struct json *evidence;
+
+	struct stage_times stages;
+	/* Monotonic: from connecting (or the first byte handed to the socket) to the last response byte. Both 0: never got there. */
+	uint64_t active_from_us, active_until_us;
+	uint64_t queued_us; /* waited for a slot */
+	int64_t started_ms, finished_ms; /* wall clock */
+};
+
+struct activities; /* all of them: slots, queues, curl, runtimes */
+struct activity;
+typedef void (*activity_done_cb)(struct activity *activity);
+
+/* Request and result of one attempt. The caller owns the struct and what the request points to, and leaves both alone until
+ * the callback, which fires exactly once per accepted request, never inside activity_start() or activity_cancel(). */
+struct activity {
+	enum activity_kind kind;
+	const char *run_id, *step_id;
+	const char *idempotency_key; /* 64 hex digits */
+	unsigned attempt; /* from 1 */
+	const struct json *with; /* evaluated arguments */
+	activity_done_cb on_done;
+	void *owner;
+
+	struct arena arena; /* initialised by activity_start(); the result lives in it; activity_close() frees it */
+	struct activity_result result;
+
+	struct list link; /* the activities' own */
+	void *work; /* the kind's own, while under way */
+};
+
+/* What the activities need from the daemon. */
+struct content_load;
+typedef void (*content_load_cb)(struct content_load *load);
+struct content_load {
+	struct digest digest;
+	content_load_cb on_done;
+	void *owner;
+	struct arena arena; /* holds bytes; the caller of the port closes it after on_done */
+	struct bytes bytes;
+	struct error error; /* ERR_NOT_FOUND: no such document */
+};
+struct configuration_note; /* make a configuration record durable (entry config.loaded) before facts name it */
+typedef void (*configuration_note_cb)(struct configuration_note *note);
+struct configuration_note {
+	const char *runtime;
+	struct digest digest; /* of the values of groups A to E */
+	struct bytes record; /* canonical: every field with value, basis and source */
+	configuration_note_cb on_done;
+	void *owner;
+	struct error error;
+};
+struct activity_ports {
+	void *arg;
+	uint64_t (*now_us)(void *arg);
+	int64_t (*wall_ms)(void *arg);
+	void (*load_content)(void *arg, struct content_load *load); /* later, never inside the call */
+	void (*note_configuration)(void *arg, struct configuration_note *note); /* later, never inside the call */
+};
+
+struct activities_config {
+	const struct runtime_config *runtimes;
+	size_t runtime_count;
+	const char *const *http_allow; /* words and networks that `call: http` may reach: "public", "127.0.0.0/8", "[::1]/128", "host.example" */
+	size_t http_allow_count;
+	const char *daemon_version;
+};
+
+int activities_open(struct activities **activities, uv_loop_t *loop, const struct activities_config *config,
+		    const struct activity_ports *ports, struct error *error);
+/* Cancels all (each callback fires with FAILURE_INTERRUPTED), closes handles; on_closed fires when the last one is gone. */
+void activities_close(struct activities *activities, void (*on_closed)(void *arg), void *arg);
+
+/* 0, or ERR_BUSY past ACTIVITY_QUEUE_MAX, ERR_NOT_FOUND for an unknown runtime, ERR_INVALID for arguments that cannot be: the
+ * callback then never fires. */
+int activity_start(struct activities *activities, struct activity *activity, struct error *error);
+/* Closes the stream at once; the callback fires (later) with FAILURE_CANCELLED unless the result was already there. */
+void activity_cancel(struct activities *activities, struct activity *activity);
+void activity_close(struct activity *activity); /* frees the result */
+
+/* Runtimes, for the API. */
+bool activities_has_runtime(const struct activities *activities, const char *name);
+struct json *activities_runtimes_json(const struct activities *activities, struct arena *arena); /* [{name, kind, url, model, status, inFlight, waiting, concurrency, configuration?, simulated?, lastError?}] */
+/* Ask the runtime who it is, now: result JSON {name, reachable, models, configuration: record…} or an error. */
+struct runtime_probe;
+typedef void (*runtime_probe_cb)(struct runtime_probe *probe);
+struct runtime_probe {
+	const char *runtime;
+	runtime_probe_cb on_done;
+	void *owner;
+	struct arena arena; /* initialised by the call; the caller closes it after on_done */
+	struct json *result;
+	struct error error;
+};
+int activities_probe(struct activities *activities, struct runtime_probe *probe);
+/* Counters for /metrics: {"inFlight", "waiting", "attempts": {class: n}, "connections": n}. */
+struct json *activities_counters_json(const struct activities *activities, struct arena *arena);

@@ -1,0 +1,28 @@
+/* From a model's answer to candidate facts: parse, schema, grounding. A candidate that fails a check is kept and marked; an
+ * answer that cannot be used yields none (semantics.md 6). Pure, any thread. */
+#pragma once
+
+#include "activities/grounding.h"
+#include "workflow/base/failure.h"
+#include "workflow/base/json.h"
+
+enum { CANDIDATES_MAX = 1000, QUOTE_LEN_MAX = 16384 };
+
+struct candidates_input {
+	struct bytes answer; /* the model's text; a ```json fence around it is taken off, and said so in the checks */
+	const struct json *schema; /* what the answer has to match: an object with the array `facts` */
+	struct bytes document;
+	size_t section_start, section_end;
+	const char *document_digest; /* "sha256:…" */
+	const char *section_digest;
+};
+
+/* FAILURE_NONE and *facts as activity.h describes; FAILURE_SCHEMA_INVALID when the answer is no JSON or has no `facts` array
+ * (detail says where); a single bad item is a rejected candidate instead. */
+enum failure_class candidates_read(struct arena *arena, const struct candidates_input *input, struct json **facts, char detail[400]);
+
+/* The prompt: system and user message for one section; the template is named and its digest goes into the statement. */
+extern const char extraction_prompt_name[];
+struct bytes extraction_prompt_template(void); /* {{section}} and {{schema}} are filled in */
+/* template NULL: the built-in one. */
+struct json *extraction_messages(struct arena *arena, struct bytes prompt_template, struct bytes section, const struct json *schema);

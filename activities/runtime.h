@@ -1,0 +1,19 @@
+/* A configured LLM runtime: what the operator wrote, what was probed, its slots and its configuration record.
+ * Loop thread. The adapter of a kind is one file behind struct runtime_adapter (adapter.h). */
+#pragma once
+
+#include "workflow/base/json.h"
+
+/* From the configuration file; borrowed texts live as long as the daemon. */
+struct runtime_config {
+	const char *name, *kind; /* kind: "openai" or "simulator" (speaks openai to a reprise-sim) */
+	const char *url; /* "http://127.0.0.1:1234", without /v1 */
+	const char *model;
+	const char *weights_file; /* hashed once; NULL: unknown */
+	const char *api_key; /* the secret itself, or NULL; never shown, logged or journaled */
+	unsigned concurrency; /* requests in flight at once; default 1 */
+	const struct json *sampling; /* {temperature?, topP?, topK?, minP?, seed?, maxTokens?, stop?, …} or NULL */
+	int64_t connect_ms, first_token_ms, between_tokens_ms, total_ms; /* defaults 5 s, 120 s, 30 s, 20 min */
+	unsigned retry_attempts; /* attempts in all; default 3 */
+	int64_t retry_floor_ms, retry_cap_ms; /* defaults 500 ms, 60 s */
+};
