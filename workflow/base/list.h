@@ -49,6 +49,7 @@ static inline void list_move_all(struct list *to, struct list *from)
 	list_init(from);
 }
 
-#define LIST_EACH(link, list) for (struct list *link = (list)->next; link != (list); link = link->next)
-#define LIST_EACH_SAFE(link, list) \
-	for (struct list *link = (list)->next, *link##_next = link->next; link != (list); link = link##_next, link##_next = link->next)
+/* The parameter must not be called `list`: it would replace the word in `struct list` too. */
+#define LIST_EACH(link, head) for (struct list *link = (head)->next; link != (head); link = link->next)
+#define LIST_EACH_SAFE(link, head) \
+	for (struct list *link = (head)->next, *link##_next = link->next; link != (head); link = link##_next, link##_next = link->next)
