@@ -12,6 +12,7 @@ enum {
 	DEFINITION_DEPTH_MAX = 64,
 	DEFINITION_NODES_MAX = 100000, /* YAML nodes, aliases expanded */
 	DEFINITION_TASKS_MAX = 10000,
+	DEFINITION_TASK_NAME_MAX = 128, /* bytes; references repeat the names of all enclosing tasks */
 	DEFINITION_PROBLEMS_MAX = 100,
 	FOR_CONCURRENCY_MAX = 1024,
 };

@@ -1,0 +1,378 @@
+/* Arguments of the functions that `call` knows: http, inference, extraction. Pure. New here? Read functions[]. */
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/language/checker.h"
+#include "workflow/language/expression.h"
+
+enum { MAX_TOKENS_MAX = 10000000, SECTION_TOKENS_MAX = 1000000, RUNTIME_NAME_MAX = 64 };
+
+/* A member of the arguments and the check of its value; the pointer stands at the value then. */
+typedef void (*check_value)(struct checker *checker, const struct json *value);
+
+static void check_member(struct checker *checker, const struct json *object, const char *name, check_value check)
+{
+	const struct json *value = json_get(object, name);
+	size_t len;
+
+	if (!value)
+		return;
+	len = checker_enter(checker, name);
+	check(checker, value);
+	checker_leave(checker, len);
+}
+
+static void check_text(struct checker *checker, const struct json *value)
+{
+	if (checker_type(checker, value, JSON_STRING, true) && value->string.len == 0)
+		checker_fail(checker, NULL, "must not be empty");
+}
+
+static void check_number(struct checker *checker, const struct json *value)
+{
+	checker_type(checker, value, JSON_NUMBER, true);
+}
+
+static void check_boolean(struct checker *checker, const struct json *value)
+{
+	checker_type(checker, value, JSON_BOOLEAN, true);
+}
+
+/* Names of the daemon's configuration; whether this one exists only the daemon knows. */
+static void check_runtime(struct checker *checker, const struct json *value)
+{
+	if (!checker_type(checker, value, JSON_STRING, true))
+		return;
+	if (value->string.len == 0 || value->string.len > RUNTIME_NAME_MAX)
+		checker_fail(checker, "the name of a runtime in the daemon's configuration", "must have 1 to %d characters", RUNTIME_NAME_MAX);
+}
+
+/* ---- http */
+
+static void check_method(struct checker *checker, const struct json *value)
+{
+	if (!checker_type(checker, value, JSON_STRING, true))
+		return;
+	if (value->string.len == 0 || value->string.len > 32 ||
+	    strspn(value->string.text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_") != value->string.len)
+		checker_fail(checker, "get, post, put, patch, delete, head, options", "'%.40s' is no HTTP method", value->string.text);
+}
+
+static void check_uri(struct checker *checker, const struct json *value)
+{
+	struct arena arena;
+	struct error error;
+	const char *uri;
+
+	if (!checker_type(checker, value, JSON_STRING, true))
+		return;
+	if (strncasecmp(value->string.text, "http://", 7) != 0 && strncasecmp(value->string.text, "https://", 8) != 0) {
+		checker_fail(checker, "a URI, a URI template with {name}, or an expression ${ … }", "must begin with http:// or https://");
+		return;
+	}
+	arena_init(&arena);
+	if (uri_template_eval(&arena, value->string.text, NULL, &uri, &error) != 0)
+		checker_fail(checker, NULL, "%s", error.message);
+	arena_close(&arena);
+}
+
+static void check_endpoint(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {{"uri", KEY_REQUIRED, NULL}, {"authentication", KEY_LATER, NULL}};
+
+	if (!json_is(value, JSON_OBJECT)) {
+		check_uri(checker, value);
+		return;
+	}
+	checker_keys(checker, value, keys, COUNT_OF(keys), "an endpoint");
+	check_member(checker, value, "uri", check_uri);
+}
+
+/* Header names are tokens (RFC 9110); values have no line ends: neither may smuggle in a second header. */
+static void check_headers(struct checker *checker, const struct json *value)
+{
+	if (!checker_type(checker, value, JSON_OBJECT, true))
+		return;
+	for (size_t i = 0; i < value->object.count; i++) {
+		const struct json_member *member = &value->object.members[i];
+		size_t len = checker_enter(checker, member->name);
+
+		if (member->name_len == 0 || strspn(member->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") != member->name_len)
+			checker_fail_key(checker, NULL, "'%.80s' is no name of an HTTP header", member->name);
+		if (checker_type(checker, member->value, JSON_STRING, true) && strpbrk(member->value->string.text, "\r\n"))
+			checker_fail(checker, NULL, "a header's value must be one line");
+		checker_leave(checker, len);
+	}
+}
+
+static void check_query(struct checker *checker, const struct json *value)
+{
+	if (!checker_type(checker, value, JSON_OBJECT, true))
+		return;
+	for (size_t i = 0; i < value->object.count; i++) {
+		const struct json_member *member = &value->object.members[i];
+		size_t len = checker_enter(checker, member->name);
+
+		if (json_is(member->value, JSON_OBJECT) || json_is(member->value, JSON_ARRAY))
+			checker_fail(checker, NULL, "must be a text, a number or a boolean");
+		checker_leave(checker, len);
+	}
+}
+
+static void check_output(struct checker *checker, const struct json *value)
+{
+	static const char *const words[] = {"content", "raw", "response"};
+
+	checker_word(checker, value, words, COUNT_OF(words));
+}
+
+static void check_http(struct checker *checker, const struct json *with)
+{
+	static const struct key keys[] = {
+		{"method", KEY_REQUIRED, NULL}, {"endpoint", KEY_REQUIRED, NULL}, {"headers", KEY_OPTIONAL, NULL}, {"body", KEY_OPTIONAL, NULL},
+		{"query", KEY_OPTIONAL, NULL}, {"output", KEY_OPTIONAL, NULL}, {"redirect", KEY_OPTIONAL, NULL},
+	};
+
+	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of http");
+	check_member(checker, with, "method", check_method);
+	check_member(checker, with, "endpoint", check_endpoint);
+	check_member(checker, with, "headers", check_headers);
+	check_member(checker, with, "query", check_query);
+	check_member(checker, with, "output", check_output);
+	check_member(checker, with, "redirect", check_boolean);
+}
+
+/* ---- inference and extraction */
+
+static void check_max_tokens(struct checker *checker, const struct json *value)
+{
+	checker_integer(checker, value, 1, MAX_TOKENS_MAX);
+}
+
+/* 64-bit seeds come as text (D15). */
+static void check_seed(struct checker *checker, const struct json *value)
+{
+	if (json_is(value, JSON_STRING) && !checker_is_expression(value)) {
+		const char *digits = value->string.text + (value->string.text[0] == '-');
+
+		if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 19)
+			checker_fail(checker, NULL, "must be an integer, as a number or as text");
+		return;
+	}
+	if (checker_type(checker, value, JSON_NUMBER, true) && !json_is_integer(value))
+		checker_fail(checker, NULL, "must be an integer, as a number or as text");
+}
+
+static void check_stop(struct checker *checker, const struct json *value)
+{
+	if (!json_is(value, JSON_ARRAY)) {
+		check_text(checker, value);
+		return;
+	}
+	for (size_t i = 0; i < value->array.count; i++) {
+		size_t len = checker_enter_index(checker, i);
+
+		check_text(checker, value->array.items[i]);
+		checker_leave(checker, len);
+	}
+}
+
+static void check_top_k(struct checker *checker, const struct json *value)
+{
+	checker_integer(checker, value, -1, 1000000);
+}
+
+static void check_sampling(struct checker *checker, const struct json *value)
+{
+	static const struct {
+		struct key key;
+		check_value check;
+	} fields[] = {
+		{{"temperature", KEY_OPTIONAL, NULL}, check_number}, {{"topP", KEY_OPTIONAL, NULL}, check_number},
+		{{"topK", KEY_OPTIONAL, NULL}, check_top_k}, {{"minP", KEY_OPTIONAL, NULL}, check_number},
+		{{"seed", KEY_OPTIONAL, NULL}, check_seed}, {{"maxTokens", KEY_OPTIONAL, NULL}, check_max_tokens},
+		{{"stop", KEY_OPTIONAL, NULL}, check_stop}, {{"frequencyPenalty", KEY_OPTIONAL, NULL}, check_number},
+		{{"presencePenalty", KEY_OPTIONAL, NULL}, check_number},
+	};
+	struct key keys[COUNT_OF(fields)];
+
+	if (!checker_type(checker, value, JSON_OBJECT, true))
+		return;
+	for (size_t i = 0; i < COUNT_OF(fields); i++)
+		keys[i] = fields[i].key;
+	checker_keys(checker, value, keys, COUNT_OF(keys), "'sampling'");
+	for (size_t i = 0; i < COUNT_OF(fields); i++)
+		check_member(checker, value, fields[i].key.name, fields[i].check);
+}
+
+static void check_format(struct checker *checker, const struct json *value)
+{
+	static const char *const words[] = {"json"};
+
+	checker_word(checker, value, words, COUNT_OF(words));
+}
+
+static void check_object(struct checker *checker, const struct json *value)
+{
+	checker_type(checker, value, JSON_OBJECT, true);
+}
+
+static void check_schema(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {
+		{"format", KEY_OPTIONAL, NULL}, {"document", KEY_OPTIONAL, NULL},
+		{"resource", KEY_LATER, "the command line inlines file: resources; otherwise put the schema under 'document'"},
+	};
+
+	if (!checker_type(checker, value, JSON_OBJECT, true))
+		return;
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a schema");
+	if (!json_get(value, "document") && !json_get(value, "resource"))
+		checker_fail(checker, "schema: {document: {type: object, …}}", "'document' is missing in a schema");
+	check_member(checker, value, "format", check_format);
+	check_member(checker, value, "document", check_object);
+}
+
+static void check_role(struct checker *checker, const struct json *value)
+{
+	static const char *const words[] = {"system", "user", "assistant"};
+
+	checker_word(checker, value, words, COUNT_OF(words));
+}
+
+static void check_content(struct checker *checker, const struct json *value)
+{
+	checker_type(checker, value, JSON_STRING, true);
+}
+
+static void check_messages(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {{"role", KEY_REQUIRED, NULL}, {"content", KEY_REQUIRED, NULL}};
+
+	if (!checker_type(checker, value, JSON_ARRAY, true))
+		return;
+	if (value->array.count == 0)
+		checker_fail(checker, NULL, "must hold at least one message");
+	for (size_t i = 0; i < value->array.count; i++) {
+		const struct json *message = value->array.items[i];
+		size_t len = checker_enter_index(checker, i);
+
+		if (checker_type(checker, message, JSON_OBJECT, true)) {
+			checker_keys(checker, message, keys, COUNT_OF(keys), "a message");
+			check_member(checker, message, "role", check_role);
+			check_member(checker, message, "content", check_content);
+		}
+		checker_leave(checker, len);
+	}
+}
+
+static void check_inference(struct checker *checker, const struct json *with)
+{
+	static const struct key keys[] = {
+		{"runtime", KEY_REQUIRED, "the name of a runtime in the daemon's configuration"}, {"messages", KEY_OPTIONAL, NULL},
+		{"prompt", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL}, {"requireClass", KEY_LATER, NULL},
+	};
+
+	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of inference");
+	if (!json_get(with, "messages") == !json_get(with, "prompt"))
+		checker_fail(checker, NULL, "exactly one of 'messages' and 'prompt' is needed");
+	check_member(checker, with, "runtime", check_runtime);
+	check_member(checker, with, "messages", check_messages);
+	check_member(checker, with, "prompt", check_text);
+	check_member(checker, with, "schema", check_schema);
+	check_member(checker, with, "sampling", check_sampling);
+}
+
+static void check_digest(struct checker *checker, const struct json *value)
+{
+	struct digest digest;
+
+	if (checker_type(checker, value, JSON_STRING, true) && !digest_parse(value->string.text, &digest))
+		checker_fail(checker, "sha256: and 64 hexadecimal digits", "'%.80s' is no digest", value->string.text);
+}
+
+/* A text, or {digest} of a document that the daemon has. */
+static void check_document(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {{"digest", KEY_REQUIRED, NULL}};
+
+	if (json_is(value, JSON_OBJECT)) {
+		checker_keys(checker, value, keys, COUNT_OF(keys), "a document");
+		check_member(checker, value, "digest", check_digest);
+	} else {
+		check_text(checker, value);
+	}
+}
+
+static void check_by(struct checker *checker, const struct json *value)
+{
+	static const char *const words[] = {"heading", "paragraph", "none"};
+
+	checker_word(checker, value, words, COUNT_OF(words));
+}
+
+static void check_section_tokens(struct checker *checker, const struct json *value)
+{
+	checker_integer(checker, value, 1, SECTION_TOKENS_MAX);
+}
+
+static void check_sections(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {{"by", KEY_OPTIONAL, NULL}, {"maxTokens", KEY_OPTIONAL, NULL}};
+
+	if (!checker_type(checker, value, JSON_OBJECT, true))
+		return;
+	checker_keys(checker, value, keys, COUNT_OF(keys), "'sections'");
+	check_member(checker, value, "by", check_by);
+	check_member(checker, value, "maxTokens", check_section_tokens);
+}
+
+static void check_on_failure(struct checker *checker, const struct json *value)
+{
+	static const char *const words[] = {"continue", "fault"};
+
+	checker_word(checker, value, words, COUNT_OF(words));
+}
+
+static void check_extraction(struct checker *checker, const struct json *with)
+{
+	static const struct key keys[] = {
+		{"runtime", KEY_REQUIRED, "the name of a runtime in the daemon's configuration"}, {"document", KEY_REQUIRED, "document: '${ .document }'"},
+		{"sections", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"prompt", KEY_OPTIONAL, NULL},
+		{"onFailure", KEY_OPTIONAL, NULL}, {"repeats", KEY_LATER, NULL}, {"requireClass", KEY_LATER, NULL},
+	};
+
+	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of extraction");
+	check_member(checker, with, "runtime", check_runtime);
+	check_member(checker, with, "document", check_document);
+	check_member(checker, with, "sections", check_sections);
+	check_member(checker, with, "sampling", check_sampling);
+	check_member(checker, with, "schema", check_schema);
+	check_member(checker, with, "prompt", check_text);
+	check_member(checker, with, "onFailure", check_on_failure);
+}
+
+static const struct {
+	const char *name;
+	check_value check;
+} functions[] = {{"http", check_http}, {"inference", check_inference}, {"extraction", check_extraction}};
+
+bool arguments_check(struct checker *checker, const char *function, const struct json *with)
+{
+	for (size_t i = 0; i < COUNT_OF(functions); i++) {
+		if (strcmp(functions[i].name, function) != 0)
+			continue;
+		if (!checker_type(checker, with, JSON_OBJECT, false))
+			return true;
+		functions[i].check(checker, with);
+		for (size_t m = 0; m < with->object.count; m++) {
+			size_t len = checker_enter(checker, with->object.members[m].name);
+
+			/* A JSON Schema has texts of its own ("pattern": ".foo"): no lint there. */
+			checker_template(checker, with->object.members[m].value, strcmp(with->object.members[m].name, "schema") != 0);
+			checker_leave(checker, len);
+		}
+		return true;
+	}
+	return false;
+}

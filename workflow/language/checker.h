@@ -1,0 +1,58 @@
+/* What the checks of a definition share: where they are, how they complain, key tables, variables in scope, templates.
+ * Pure. New here? Read definition.c first; this serves it. */
+#pragma once
+
+#include "workflow/language/definition.h"
+
+enum { CHECKER_VARIABLES_MAX = 160 }; /* five of the language and two for each of at most 64 nested loops */
+
+struct checker {
+	struct definition *definition;
+	struct problems *problems;
+	const struct text_positions *positions; /* NULL: unknown */
+	struct buffer pointer; /* of the value that is being looked at */
+	const char *variables[CHECKER_VARIABLES_MAX]; /* names allowed after "$" */
+	size_t variable_count;
+};
+
+/* Go to a member or an item, and back to the length that was returned. */
+size_t checker_enter(struct checker *checker, const char *name);
+size_t checker_enter_index(struct checker *checker, size_t index);
+void checker_leave(struct checker *checker, size_t len);
+
+/* Complain about the value at the pointer; _key: about its key. hint may be NULL. */
+void checker_fail(struct checker *checker, const char *hint, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void checker_fail_key(struct checker *checker, const char *hint, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void checker_warn(struct checker *checker, const char *hint, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+enum key_kind {
+	KEY_OPTIONAL,
+	KEY_REQUIRED,
+	KEY_LATER, /* of the language, but not in this release */
+};
+struct key {
+	const char *name;
+	enum key_kind kind;
+	const char *hint; /* for KEY_LATER and a missing KEY_REQUIRED; may be NULL */
+};
+
+/* Every member against the table: unknown ones, later ones, missing ones. `what` names the object: "a 'set' task". */
+void checker_keys(struct checker *checker, const struct json *object, const struct key *keys, size_t key_count, const char *what);
+/* The candidate that is at most one edit away from text, or NULL. */
+const char *checker_near(const char *text, const char *const *candidates, size_t count);
+
+/* The value must have this type, or (expression_allowed) be a string that is wholly ${ … }. True when it has the type itself. */
+bool checker_type(struct checker *checker, const struct json *value, enum json_type type, bool expression_allowed);
+bool checker_is_expression(const struct json *value);
+/* One of the words, or an expression. */
+void checker_word(struct checker *checker, const struct json *value, const char *const *words, size_t count);
+/* An integer within the bounds, or an expression. */
+void checker_integer(struct checker *checker, const struct json *value, double least, double most);
+
+/* An expression without its ${ }. */
+void checker_expression(struct checker *checker, const char *text);
+/* A value field: every expression in it; with lint also strings that look like unwrapped ones. */
+void checker_template(struct checker *checker, const struct json *value, bool lint);
+
+/* Arguments of a call, arguments.c. The pointer stands at `with`. False: there is no such function. */
+bool arguments_check(struct checker *checker, const char *function, const struct json *with);

@@ -1,0 +1,661 @@
+/* Definitions (definition.h): the checked document becomes a tree of tasks. All problems of a text are found in one walk,
+ * which checks and builds at once; what it built of a bad definition is thrown away. Pure; any thread.
+ * New here? Read definition_load(), then read_task(). */
+#include "workflow/language/definition.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/id.h"
+#include "workflow/language/checker.h"
+#include "workflow/language/expand.h"
+#include "workflow/language/expression.h"
+#include "workflow/language/position.h"
+
+static const char later[] = "is not supported in this release";
+
+/* ---- document */
+
+/* A string member of `document`; a number where a text belongs is the usual trap of YAML. */
+static const char *read_text(struct checker *checker, const struct json *object, const char *name, bool is_version)
+{
+	const struct json *value = json_get(object, name);
+	const char *text = NULL;
+	size_t len;
+
+	if (!value)
+		return NULL;
+	len = checker_enter(checker, name);
+	if (json_is(value, JSON_STRING))
+		text = value->string.text;
+	else if (json_is(value, JSON_NUMBER))
+		checker_fail(checker, is_version ? "quote it: '1.0.0'" : "quote it", "must be a string, not a number");
+	else
+		checker_fail(checker, NULL, "must be a string, not %s", json_type_name(value->type));
+	checker_leave(checker, len);
+	return text;
+}
+
+static void fail_member(struct checker *checker, const char *name, const char *hint, const char *message)
+{
+	size_t len = checker_enter(checker, name);
+
+	checker_fail(checker, hint, "%s", message);
+	checker_leave(checker, len);
+}
+
+static void check_tags(struct checker *checker, const struct json *tags)
+{
+	if (!checker_type(checker, tags, JSON_OBJECT, false))
+		return;
+	for (size_t i = 0; i < tags->object.count; i++) {
+		size_t len = checker_enter(checker, tags->object.members[i].name);
+
+		checker_type(checker, tags->object.members[i].value, JSON_STRING, false);
+		checker_leave(checker, len);
+	}
+}
+
+static void check_metadata(struct checker *checker, const struct json *metadata)
+{
+	checker_type(checker, metadata, JSON_OBJECT, false);
+}
+
+static void read_document(struct checker *checker, const struct json *document)
+{
+	static const struct key keys[] = {
+		{"dsl", KEY_REQUIRED, "dsl: '1.0.3'"}, {"namespace", KEY_REQUIRED, NULL}, {"name", KEY_REQUIRED, NULL},
+		{"version", KEY_REQUIRED, "version: '1.0.0'"}, {"title", KEY_OPTIONAL, NULL}, {"summary", KEY_OPTIONAL, NULL},
+		{"tags", KEY_OPTIONAL, NULL}, {"metadata", KEY_OPTIONAL, NULL},
+	};
+	struct definition *definition = checker->definition;
+	const char *dsl;
+	size_t len;
+
+	if (!checker_type(checker, document, JSON_OBJECT, false))
+		return;
+	checker_keys(checker, document, keys, COUNT_OF(keys), "'document'");
+	dsl = read_text(checker, document, "dsl", true);
+	definition->namespace = read_text(checker, document, "namespace", false);
+	definition->name = read_text(checker, document, "name", false);
+	definition->version = read_text(checker, document, "version", true);
+	definition->title = read_text(checker, document, "title", false);
+	read_text(checker, document, "summary", false);
+	if (dsl && !id_valid_version(dsl))
+		fail_member(checker, "dsl", "dsl: '1.0.3'", "is no semantic version");
+	else if (dsl && strncmp(dsl, "1.0.", 4) != 0)
+		fail_member(checker, "dsl", "dsl: '1.0.3'", "this release knows version 1.0 of the language only");
+	if (definition->namespace && !id_valid_label(definition->namespace))
+		fail_member(checker, "namespace", NULL, "must be 1 to 63 letters, digits or hyphens, no hyphen at the ends");
+	if (definition->name && !id_valid_label(definition->name))
+		fail_member(checker, "name", NULL, "must be 1 to 63 letters, digits or hyphens, no hyphen at the ends");
+	if (definition->version && !id_valid_version(definition->version))
+		fail_member(checker, "version", "three numbers: '1.0.0'", "is no semantic version");
+	if (json_get(document, "tags")) {
+		len = checker_enter(checker, "tags");
+		check_tags(checker, json_get(document, "tags"));
+		checker_leave(checker, len);
+	}
+	if (json_get(document, "metadata")) {
+		len = checker_enter(checker, "metadata");
+		check_metadata(checker, json_get(document, "metadata"));
+		checker_leave(checker, len);
+	}
+}
+
+/* ---- Tasks */
+
+static void read_task_list(struct checker *checker, struct task *parent, const struct json *list);
+
+/* Keys that any task may have; then those of its kind. */
+#define COMMON_KEYS                                                                                                       \
+	{"if", KEY_LATER, NULL}, {"input", KEY_LATER, NULL}, {"output", KEY_LATER, NULL}, {"export", KEY_LATER, NULL},    \
+	{"timeout", KEY_LATER, NULL}, {"then", KEY_LATER, "tasks run in the order of their list"}, {"metadata", KEY_OPTIONAL, NULL}
+
+static void read_set(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"set", KEY_REQUIRED, NULL}};
+	const struct json *set = json_get(value, "set");
+	size_t len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'set' task");
+	task->set = set;
+	len = checker_enter(checker, "set");
+	if (json_is(set, JSON_STRING) && !checker_is_expression(set))
+		checker_fail(checker, "write '${ … }' around an expression", "must be an object or an expression ${ … }");
+	else if (!json_is(set, JSON_STRING) && checker_type(checker, set, JSON_OBJECT, true) && set->object.count == 0)
+		checker_fail(checker, NULL, "must set at least one member");
+	checker_template(checker, set, true);
+	checker_leave(checker, len);
+}
+
+static void read_do(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"do", KEY_REQUIRED, NULL}};
+	size_t len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'do' task");
+	len = checker_enter(checker, "do");
+	read_task_list(checker, task, json_get(value, "do"));
+	checker_leave(checker, len);
+}
+
+static bool is_variable_name(const char *name)
+{
+	static const char *const keywords[] = {
+		"and", "as", "catch", "def", "elif", "else", "end", "foreach", "if", "import", "include", "label", "not", "or", "reduce", "then",
+		"try", "__loc__", "ENV",
+	};
+
+	for (size_t i = 0; i < COUNT_OF(keywords); i++) {
+		if (strcmp(keywords[i], name) == 0)
+			return false;
+	}
+	return *name && !(name[0] >= '0' && name[0] <= '9') &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(name);
+}
+
+static const char *read_variable(struct checker *checker, const struct json *object, const char *key, const char *fallback)
+{
+	static const char *const taken[] = {"context", "input", "output", "workflow", "task", "runtime", "secrets", "authorization"};
+	const struct json *value = json_get(object, key);
+	size_t len;
+
+	if (!value)
+		return fallback;
+	len = checker_enter(checker, key);
+	if (checker_type(checker, value, JSON_STRING, false)) {
+		bool is_taken = false;
+
+		for (size_t i = 0; i < COUNT_OF(taken); i++)
+			is_taken = is_taken || strcmp(taken[i], value->string.text) == 0;
+		if (is_taken)
+			checker_fail(checker, NULL, "$%s is a variable of the language, choose another name", value->string.text);
+		else if (!is_variable_name(value->string.text))
+			checker_fail(checker, value->string.text[0] == '$' ? "leave out the $" : NULL, "'%.80s' cannot name a variable",
+				     value->string.text);
+		else
+			fallback = value->string.text;
+	}
+	checker_leave(checker, len);
+	return fallback;
+}
+
+/* An expression field: with or without ${ }. The text without. */
+static const char *read_expression(struct checker *checker, const struct json *value)
+{
+	struct bytes inner;
+	const char *text;
+
+	if (!json_is(value, JSON_STRING)) {
+		checker_fail(checker, NULL, "must be an expression, not %s", json_type_name(value->type));
+		return "";
+	}
+	text = value->string.text;
+	if (expression_unwrap(text, &inner))
+		text = arena_text_len(&checker->definition->arena, (const char *)inner.data, inner.len);
+	checker_expression(checker, text);
+	return text;
+}
+
+static void read_concurrency(struct checker *checker, struct task *task, const struct json *value)
+{
+	const struct json *concurrency = json_get(json_get(value, "metadata"), "concurrency");
+	size_t len, inner_len;
+
+	if (!concurrency)
+		return;
+	len = checker_enter(checker, "metadata");
+	inner_len = checker_enter(checker, "concurrency");
+	if (!json_is_integer(concurrency) || concurrency->number < 1 || concurrency->number > FOR_CONCURRENCY_MAX)
+		checker_fail(checker, NULL, "must be an integer from 1 to %d", FOR_CONCURRENCY_MAX);
+	else
+		task->concurrency = (unsigned)concurrency->number;
+	checker_leave(checker, inner_len);
+	checker_leave(checker, len);
+}
+
+static void read_for(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"for", KEY_REQUIRED, NULL}, {"while", KEY_OPTIONAL, NULL}, {"do", KEY_REQUIRED, NULL}};
+	static const struct key loop_keys[] = {{"each", KEY_OPTIONAL, NULL}, {"in", KEY_REQUIRED, NULL}, {"at", KEY_OPTIONAL, NULL}};
+	const struct json *loop = json_get(value, "for"), *in = json_get(loop, "in"), *condition = json_get(value, "while");
+	const struct json *body = json_get(value, "do");
+	size_t variable_count = checker->variable_count, len = checker_enter(checker, "for"), inner_len;
+
+	task->each = "item";
+	task->at = "index";
+	task->in = "";
+	if (checker_type(checker, loop, JSON_OBJECT, false)) {
+		checker_keys(checker, loop, loop_keys, COUNT_OF(loop_keys), "'for'");
+		task->each = read_variable(checker, loop, "each", task->each);
+		task->at = read_variable(checker, loop, "at", task->at);
+		if (strcmp(task->each, task->at) == 0)
+			checker_fail(checker, NULL, "'each' and 'at' name the same variable $%.80s", task->at);
+	}
+	if (in) {
+		inner_len = checker_enter(checker, "in");
+		if (json_is(in, JSON_ARRAY))
+			checker_fail(checker, "put the array into a 'set' task before", "an array in 'in' %s", later);
+		else
+			task->in = read_expression(checker, in);
+		checker_leave(checker, inner_len);
+	}
+	checker_leave(checker, len);
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'for' task");
+	read_concurrency(checker, task, value);
+
+	CHECK(checker->variable_count + 2 <= CHECKER_VARIABLES_MAX); /* depth of the document bounds the loops */
+	checker->variables[checker->variable_count++] = task->each;
+	checker->variables[checker->variable_count++] = task->at;
+	if (condition) {
+		len = checker_enter(checker, "while");
+		if (task->concurrency > 0)
+			checker_fail_key(checker, "leave out metadata.concurrency: a condition needs one iteration after the other",
+					 "'while' cannot stand with metadata.concurrency");
+		task->condition = read_expression(checker, condition);
+		checker_leave(checker, len);
+	}
+	if (body) {
+		len = checker_enter(checker, "do");
+		read_task_list(checker, task, body);
+		checker_leave(checker, len);
+	}
+	checker->variable_count = variable_count;
+}
+
+/* "extraction" and "extraction:1.0.0@default" are the same function. NULL: a name of another catalog or version. */
+static const char *default_catalog_name(struct checker *checker, const char *call)
+{
+	static const char suffix[] = ":1.0.0@default";
+	size_t len = strlen(call);
+
+	if (!strpbrk(call, ":@"))
+		return call;
+	if (len > sizeof suffix - 1 && strcmp(call + len - (sizeof suffix - 1), suffix) == 0)
+		return arena_text_len(&checker->definition->arena, call, len - (sizeof suffix - 1));
+	return NULL;
+}
+
+static void fail_function(struct checker *checker, const char *call, const char *name)
+{
+	static const char *const known[] = {"http", "inference", "extraction"};
+	static const char *const announced[] = {"grpc", "openapi", "asyncapi", "a2a", "mcp", "judgement", "reproducibility-gate"};
+	const char *near = checker_near(call, known, COUNT_OF(known));
+	char *hint = NULL;
+
+	if (!name) {
+		checker_fail(checker, "the default catalog has inference:1.0.0@default and extraction:1.0.0@default",
+			     "'%.100s': functions of other catalogs or versions are not supported in this release", call);
+		return;
+	}
+	for (size_t i = 0; i < COUNT_OF(announced); i++) {
+		if (strcmp(announced[i], name) == 0) {
+			checker_fail(checker, NULL, "call: %s %s", name, later);
+			return;
+		}
+	}
+	if (near)
+		hint = arena_printf(&checker->definition->arena, "did you mean '%s'?", near);
+	checker_fail(checker, hint ? hint : "functions are http, inference and extraction; custom functions (use.functions) are not supported in this release",
+		     "there is no function '%.100s'", call);
+}
+
+static void read_call(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"call", KEY_REQUIRED, NULL}, {"with", KEY_REQUIRED, NULL}};
+	const struct json *call = json_get(value, "call"), *with = json_get(value, "with");
+	const char *name = json_is(call, JSON_STRING) ? default_catalog_name(checker, call->string.text) : NULL;
+	size_t errors, len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'call' task");
+	len = checker_enter(checker, "call");
+	if (!checker_type(checker, call, JSON_STRING, false)) {
+		checker_leave(checker, len);
+		return;
+	}
+	if (!name || (strcmp(name, "http") != 0 && strcmp(name, "inference") != 0 && !expand_is_built_in(name)) ||
+	    (strcmp(name, "http") == 0 && strcmp(call->string.text, name) != 0)) {
+		fail_function(checker, call->string.text, name);
+		checker_leave(checker, len);
+		return;
+	}
+	checker_leave(checker, len);
+	if (!with)
+		return;
+	errors = checker->problems->errors;
+	len = checker_enter(checker, "with");
+	CHECK(arguments_check(checker, name, with));
+	checker_leave(checker, len);
+	if (checker->problems->errors > errors)
+		return;
+	if (expand_is_built_in(name)) {
+		expand_built_in(checker->definition, task, name, with);
+		return;
+	}
+	task->function = strcmp(name, "http") == 0 ? FUNCTION_HTTP : FUNCTION_INFERENCE;
+	task->with = with;
+}
+
+struct task_reader {
+	const char *key;
+	enum task_kind kind;
+	void (*read)(struct checker *checker, struct task *task, const struct json *value); /* NULL: not in this release */
+};
+
+/* `for` before `do`, which it has as well (dsl.md 1.1). */
+static const struct task_reader task_readers[] = {
+	{"for", TASK_FOR, read_for}, {"set", TASK_SET, read_set}, {"call", TASK_CALL, read_call}, {"do", TASK_DO, read_do},
+	{"emit", TASK_DO, NULL}, {"fork", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"raise", TASK_DO, NULL}, {"run", TASK_DO, NULL},
+	{"switch", TASK_DO, NULL}, {"try", TASK_DO, NULL}, {"wait", TASK_DO, NULL},
+};
+
+/* What would stay refused if the task's kind were not. */
+static void fail_common_keys(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS};
+
+	for (size_t i = 0; i < COUNT_OF(keys); i++) {
+		size_t len = checker_enter(checker, keys[i].name);
+
+		if (keys[i].kind == KEY_LATER && json_get(value, keys[i].name))
+			checker_fail_key(checker, keys[i].hint, "'%s' %s", keys[i].name, later);
+		checker_leave(checker, len);
+	}
+}
+
+/* The one row whose key the task has. NULL: a problem was added. */
+static const struct task_reader *find_reader(struct checker *checker, const struct json *value)
+{
+	const struct task_reader *found = NULL;
+	const char *keys[COUNT_OF(task_readers)];
+
+	for (size_t i = 0; i < COUNT_OF(task_readers); i++) {
+		const struct task_reader *reader = &task_readers[i];
+
+		keys[i] = reader->key;
+		if (!json_get(value, reader->key))
+			continue;
+		if (found && !(found->kind == TASK_FOR && strcmp(reader->key, "do") == 0)) {
+			/* `foreach` of listen, `do` beside others: told as what it is, two kinds at once. */
+			checker_fail(checker, "make two tasks of it", "a task is of one kind, this one has '%s' and '%s'", found->key, reader->key);
+			return NULL;
+		}
+		if (!found)
+			found = reader;
+	}
+	if (found && !found->read) {
+		size_t len = checker_enter(checker, found->key);
+
+		checker_fail_key(checker, "this release has call, do, for and set", "task kind '%s' %s", found->key, later);
+		checker_leave(checker, len);
+		fail_common_keys(checker, value);
+		return NULL;
+	}
+	if (!found) {
+		const char *near = NULL;
+
+		for (size_t i = 0; i < value->object.count && !near; i++)
+			near = checker_near(value->object.members[i].name, keys, COUNT_OF(keys));
+		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, set",
+			     "a task without a kind");
+	}
+	return found;
+}
+
+static void check_task_metadata(struct checker *checker, const struct task_reader *reader, const struct json *value)
+{
+	const struct json *metadata = json_get(value, "metadata");
+	size_t len, inner_len;
+
+	if (!metadata)
+		return;
+	len = checker_enter(checker, "metadata");
+	check_metadata(checker, metadata);
+	if (json_get(metadata, "concurrency")) {
+		inner_len = checker_enter(checker, "concurrency");
+		if (reader->kind == TASK_FOR)
+			checker_warn(checker, NULL, "other engines run this loop one iteration after the other, each with the output of the one before");
+		else
+			checker_warn(checker, NULL, "'concurrency' means something on a 'for' task only");
+		checker_leave(checker, inner_len);
+	}
+	checker_leave(checker, len);
+}
+
+/* The pointer stands at the task itself: "/do/0/greet". */
+static void read_task(struct checker *checker, struct task *parent, size_t index, const char *name, const struct json *value)
+{
+	const struct task_reader *reader;
+	struct task *task;
+
+	if (!checker_type(checker, value, JSON_OBJECT, false))
+		return;
+	reader = find_reader(checker, value);
+	if (!reader)
+		return;
+	if (checker->definition->task_count >= DEFINITION_TASKS_MAX) {
+		if (checker->definition->task_count++ == DEFINITION_TASKS_MAX)
+			checker_fail(checker, NULL, "more than %d tasks", DEFINITION_TASKS_MAX);
+		return;
+	}
+	task = task_list_set(checker->definition, parent, index, reader->kind, name);
+	check_task_metadata(checker, reader, value);
+	reader->read(checker, task, value);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorted, so that a list of ten thousand tasks is checked at once. */
+static void check_duplicate_names(struct checker *checker, const struct json *list)
+{
+	const char **names = memory_alloc((list->array.count + 1) * sizeof *names);
+	size_t count = 0;
+
+	for (size_t i = 0; i < list->array.count; i++) {
+		if (json_is(list->array.items[i], JSON_OBJECT) && list->array.items[i]->object.count == 1)
+			names[count++] = list->array.items[i]->object.members[0].name;
+	}
+	qsort(names, count, sizeof *names, compare_names);
+	for (size_t i = 1; i < count && checker->problems->count < DEFINITION_PROBLEMS_MAX; i++) {
+		bool seen = false;
+
+		if (strcmp(names[i - 1], names[i]) != 0 || (i > 1 && strcmp(names[i - 2], names[i]) == 0))
+			continue;
+		/* Point at each of them but the first. */
+		for (size_t k = 0; k < list->array.count; k++) {
+			const struct json *item = list->array.items[k];
+			size_t len, inner_len;
+
+			if (!json_is(item, JSON_OBJECT) || item->object.count != 1 || strcmp(item->object.members[0].name, names[i]) != 0)
+				continue;
+			if (seen) {
+				len = checker_enter_index(checker, k);
+				inner_len = checker_enter(checker, names[i]);
+				checker_fail_key(checker, NULL, "a second task '%.80s' in one list", names[i]);
+				checker_leave(checker, inner_len);
+				checker_leave(checker, len);
+			}
+			seen = true;
+		}
+	}
+	free(names);
+}
+
+/* The pointer stands at the list. */
+static void read_task_list(struct checker *checker, struct task *parent, const struct json *list)
+{
+	static const char *const directives[] = {"continue", "exit", "end"};
+
+	if (json_is(list, JSON_OBJECT)) {
+		checker_fail(checker, "write '- NAME:' before each task", "must be a list of tasks, not an object");
+		return;
+	}
+	if (!checker_type(checker, list, JSON_ARRAY, false))
+		return;
+	task_list_make(checker->definition, &parent->body, list->array.count);
+	for (size_t i = 0; i < list->array.count; i++) {
+		const struct json *item = list->array.items[i];
+		size_t len = checker_enter_index(checker, i), inner_len;
+
+		if (checker_type(checker, item, JSON_OBJECT, false) && item->object.count != 1) {
+			checker_fail(checker, item->object.count == 0 ? NULL : "indent what belongs to the task; begin each task with '- '",
+				     "an item of a task list has one key, the task's name; this one has %zu", item->object.count);
+		} else if (json_is(item, JSON_OBJECT)) {
+			const char *name = item->object.members[0].name;
+
+			inner_len = checker_enter(checker, name);
+			if (!*name)
+				checker_fail_key(checker, NULL, "a task without a name");
+			if (item->object.members[0].name_len > DEFINITION_TASK_NAME_MAX)
+				checker_fail_key(checker, NULL, "a task's name has at most %d bytes", DEFINITION_TASK_NAME_MAX);
+			for (size_t k = 0; k < COUNT_OF(directives); k++) {
+				if (strcmp(directives[k], name) == 0)
+					checker_fail_key(checker, NULL, "'%s' is a flow directive, it cannot name a task", name);
+			}
+			if (item->object.members[0].name_len <= DEFINITION_TASK_NAME_MAX)
+				read_task(checker, parent, i, name, item->object.members[0].value);
+			checker_leave(checker, inner_len);
+		}
+		checker_leave(checker, len);
+	}
+	check_duplicate_names(checker, list);
+}
+
+/* ---- Whole definitions */
+
+static void read_root(struct checker *checker, const struct json *document)
+{
+	static const struct key keys[] = {
+		{"document", KEY_REQUIRED, "document: {dsl: '1.0.3', namespace: …, name: …, version: '1.0.0'}"}, {"do", KEY_REQUIRED, NULL},
+		{"input", KEY_LATER, NULL}, {"use", KEY_LATER, NULL}, {"timeout", KEY_LATER, NULL}, {"output", KEY_LATER, NULL},
+		{"schedule", KEY_LATER, NULL}, {"evaluate", KEY_LATER, NULL},
+	};
+	struct definition *definition = checker->definition;
+	size_t len;
+
+	definition->root = arena_zero(&definition->arena, sizeof *definition->root);
+	definition->root->kind = TASK_DO;
+	definition->root->name = definition->root->reference = "";
+	if (!checker_type(checker, document, JSON_OBJECT, false))
+		return;
+	checker_keys(checker, document, keys, COUNT_OF(keys), "a definition");
+	if (json_get(document, "document")) {
+		len = checker_enter(checker, "document");
+		read_document(checker, json_get(document, "document"));
+		checker_leave(checker, len);
+	}
+	if (json_get(document, "do")) {
+		len = checker_enter(checker, "do");
+		read_task_list(checker, definition->root, json_get(document, "do"));
+		checker_leave(checker, len);
+	}
+}
+
+/* In the order of the text; what has no position keeps its place among its like. Few, so simple. */
+static void sort_problems(struct problems *problems, size_t first)
+{
+	for (size_t i = first + 1; i < problems->count; i++) {
+		struct problem moved = problems->items[i];
+		size_t at = i;
+
+		for (; at > first && moved.line > 0; at--) {
+			const struct problem *before = &problems->items[at - 1];
+
+			if (before->line < moved.line || (before->line == moved.line && before->column <= moved.column))
+				break;
+			problems->items[at] = *before;
+		}
+		problems->items[at] = moved;
+	}
+}
+
+/* definition->document is set: check it and build the tasks. NULL and freed when it is bad. */
+static struct definition *finish(struct definition *definition, const struct text_positions *positions, struct problems *problems)
+{
+	static const char *const variables[] = {"context", "input", "workflow", "task", "runtime"};
+	struct checker *checker = memory_zero(sizeof *checker);
+	size_t errors = problems->errors, first = problems->count;
+
+	checker->definition = definition;
+	checker->problems = problems;
+	checker->positions = positions;
+	buffer_init(&checker->pointer, 4 * DEFINITION_SOURCE_MAX); /* every byte of the source escaped, and indexes */
+	memcpy(checker->variables, variables, sizeof variables);
+	checker->variable_count = COUNT_OF(variables);
+	read_root(checker, definition->document);
+	sort_problems(problems, first);
+	buffer_close(&checker->pointer);
+	free(checker);
+	if (problems->errors > errors) {
+		definition_free(definition);
+		return NULL;
+	}
+	definition->digest = json_digest(definition->document);
+	return definition;
+}
+
+static struct definition *definition_new(void)
+{
+	struct definition *definition = memory_zero(sizeof *definition);
+
+	arena_init(&definition->arena);
+	definition->use_count = 1;
+	return definition;
+}
+
+struct definition *definition_load(struct bytes source, enum text_format format, struct problems *problems)
+{
+	struct definition *definition = definition_new();
+	struct text_positions *positions;
+
+	definition->document = text_load(&definition->arena, source, format, &positions, problems);
+	if (!definition->document) {
+		definition_free(definition);
+		return NULL;
+	}
+	definition->source = arena_bytes(&definition->arena, source);
+	return finish(definition, positions, problems);
+}
+
+struct definition *definition_load_json(const struct json *document, struct problems *problems)
+{
+	struct definition *definition;
+
+	if (!text_check_size(document, problems))
+		return NULL;
+	definition = definition_new();
+	definition->document = json_copy(&definition->arena, document);
+	definition->source = json_print_arena(definition->document, &definition->arena);
+	return finish(definition, NULL, problems);
+}
+
+void definition_free(struct definition *definition)
+{
+	if (!definition)
+		return;
+	arena_close(&definition->arena);
+	free(definition);
+}
+
+const struct task *definition_find_task(const struct definition *definition, const char *reference)
+{
+	const struct task *task = definition->root;
+
+	while (task && strcmp(task->reference, reference) != 0) {
+		const struct task *next = NULL;
+
+		for (size_t i = 0; i < task->body.count && !next; i++) {
+			size_t len = strlen(task->body.tasks[i]->reference);
+
+			if (strncmp(task->body.tasks[i]->reference, reference, len) == 0 && (!reference[len] || reference[len] == '/'))
+				next = task->body.tasks[i];
+		}
+		task = next;
+	}
+	return task;
+}

@@ -1,0 +1,129 @@
+/* Expansion of built-in functions into tasks (expand.h). Pure. New here? Read expand_extraction(). */
+#include "workflow/language/expand.h"
+
+#include <string.h>
+
+#include "workflow/base/check.h"
+
+/* The schema that an extraction uses when it names none: schema/facts.schema.json, byte for byte but for white space. This
+ * folder includes nothing of schema/, so the text stands here again; a test compares the two by digest. */
+static const char default_facts_schema[] =
+	"{\"type\":\"object\",\"properties\":{\"facts\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
+	"\"subject\":{\"type\":\"string\"},\"predicate\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"quote\":{\"type\":\"string\"}},"
+	"\"required\":[\"subject\",\"predicate\",\"object\",\"quote\"],\"additionalProperties\":false}}},"
+	"\"required\":[\"facts\"],\"additionalProperties\":false}";
+
+void task_list_make(struct definition *definition, struct task_list *list, size_t count)
+{
+	list->tasks = arena_zero(&definition->arena, (count + 1) * sizeof *list->tasks);
+	list->count = count;
+}
+
+struct task *task_list_set(struct definition *definition, struct task *parent, size_t index, enum task_kind kind, const char *name)
+{
+	struct task *task = arena_zero(&definition->arena, sizeof *task);
+	struct buffer reference;
+
+	CHECK(index < parent->body.count);
+	buffer_init(&reference, 4 * DEFINITION_SOURCE_MAX);
+	buffer_printf(&reference, "%s/do/%zu", parent->reference, index);
+	json_pointer_add(&reference, name);
+	CHECK(!reference.overflow);
+	task->kind = kind;
+	task->name = arena_text(&definition->arena, name);
+	task->reference = arena_text_len(&definition->arena, buffer_text(&reference), reference.len);
+	task->parent = parent;
+	task->index = index;
+	task->loop_depth = parent->loop_depth + (parent->kind == TASK_FOR ? 1 : 0);
+	parent->body.tasks[index] = task;
+	definition->task_count++;
+	buffer_close(&reference);
+	return task;
+}
+
+/* The arguments with what the definition left out. Never a change to the document itself: it is hashed. */
+static const struct json *complete_extraction(struct arena *arena, const struct json *with)
+{
+	struct json *complete = json_copy(arena, with), *sections = json_get(complete, "sections");
+
+	if (!sections) {
+		sections = json_object(arena);
+		json_set(arena, complete, "sections", sections);
+	}
+	if (json_is(sections, JSON_OBJECT)) { /* else an expression, whose value only the run knows */
+		if (!json_get(sections, "by"))
+			json_set_text(arena, sections, "by", "heading");
+		if (!json_get(sections, "maxTokens"))
+			json_set_number(arena, sections, "maxTokens", EXTRACTION_SECTION_TOKENS);
+	}
+	if (!json_get(complete, "schema")) {
+		struct json *schema = json_object(arena);
+		struct json *document = json_parse(arena, BYTES_OF(default_facts_schema), JSON_STRICT, NULL, NULL);
+
+		CHECK(document);
+		json_set(arena, schema, "document", document);
+		json_set(arena, complete, "schema", schema);
+	}
+	if (!json_get(complete, "onFailure"))
+		json_set_text(arena, complete, "onFailure", "continue");
+	return complete;
+}
+
+/* sections: document -> {plan, sections}; extract: one iteration and one model request per section; result: all of it. */
+static void expand_extraction(struct definition *definition, struct task *task, const struct json *with)
+{
+	struct arena *arena = &definition->arena;
+	struct task *sections, *loop, *section, *result;
+	struct json *arguments;
+
+	task_list_make(definition, &task->body, 3);
+	sections = task_list_set(definition, task, 0, TASK_CALL, "sections");
+	sections->function = FUNCTION_SECTIONS;
+	sections->with = complete_extraction(arena, with);
+
+	loop = task_list_set(definition, task, 1, TASK_FOR, "extract");
+	loop->each = "section";
+	loop->at = "index";
+	loop->in = ".sections";
+	loop->concurrency = EXTRACTION_CONCURRENCY;
+	task_list_make(definition, &loop->body, 1);
+	section = task_list_set(definition, loop, 0, TASK_CALL, "section");
+	section->function = FUNCTION_EXTRACT;
+	arguments = json_object(arena);
+	json_set_text(arena, arguments, "plan", "${ .plan }");
+	json_set_text(arena, arguments, "section", "${ $section }");
+	section->with = arguments;
+
+	result = task_list_set(definition, task, 2, TASK_CALL, "result");
+	result->function = FUNCTION_MERGE;
+	result->with = json_text(arena, "${ . }");
+}
+
+static const struct {
+	const char *name;
+	void (*expand)(struct definition *definition, struct task *task, const struct json *with);
+} built_ins[] = {
+	{"extraction", expand_extraction},
+};
+
+bool expand_is_built_in(const char *name)
+{
+	for (size_t i = 0; i < COUNT_OF(built_ins); i++) {
+		if (strcmp(built_ins[i].name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+void expand_built_in(struct definition *definition, struct task *task, const char *name, const struct json *with)
+{
+	for (size_t i = 0; i < COUNT_OF(built_ins); i++) {
+		if (strcmp(built_ins[i].name, name) == 0) {
+			task->kind = TASK_DO;
+			task->built_in = built_ins[i].name;
+			built_ins[i].expand(definition, task, with);
+			return;
+		}
+	}
+	CHECK(!"a built-in function");
+}

@@ -1,0 +1,126 @@
+/* text_load(): what an operator wrote, behind the guards, as a JSON tree (definition.h). Pure.
+ *
+ * The order matters: size, then UTF-8 and NUL, and only then a parser; libfyaml cuts silently at a NUL and has hung on bad
+ * octets. */
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/language/position.h"
+#include "workflow/language/yaml.h"
+
+/* True when the text is small, clean and not empty. */
+static bool check_bytes(struct bytes source, struct problems *problems)
+{
+	size_t line, column, bad;
+	const uint8_t *nul;
+
+	if (source.len > DEFINITION_SOURCE_MAX) {
+		problems_add(problems, false, "", 0, 0, NULL, "the text has %zu bytes, more than the limit of %d", source.len, DEFINITION_SOURCE_MAX);
+		return false;
+	}
+	if (source.len == 0) {
+		problems_add(problems, false, "", 1, 1, NULL, "the text is empty");
+		return false;
+	}
+	if (!utf8_valid(source, &bad)) {
+		place_of_offset(source, bad, &line, &column);
+		problems_add(problems, false, "", line, column, "save the file as UTF-8", "not valid UTF-8: byte 0x%02x at offset %zu",
+			     source.data[bad], bad);
+		return false;
+	}
+	nul = memchr(source.data, 0, source.len);
+	if (nul) {
+		place_of_offset(source, (size_t)(nul - source.data), &line, &column);
+		problems_add(problems, false, "", line, column, NULL, "a NUL byte at offset %zu", (size_t)(nul - source.data));
+		return false;
+	}
+	return true;
+}
+
+static bool looks_like_json(struct bytes source)
+{
+	for (size_t i = 0; i < source.len; i++) {
+		if (!strchr(" \t\r\n", source.data[i]))
+			return source.data[i] == '{';
+	}
+	return false;
+}
+
+/* Depth and number of values, which the JSON parser allows more of than definitions have. */
+static bool check_size(const struct json *json, size_t depth, size_t *nodes)
+{
+	if (++*nodes > DEFINITION_NODES_MAX)
+		return false;
+	if (json->type != JSON_ARRAY && json->type != JSON_OBJECT)
+		return true;
+	if (depth > DEFINITION_DEPTH_MAX)
+		return false;
+	for (size_t i = 0; json->type == JSON_ARRAY && i < json->array.count; i++) {
+		if (!check_size(json->array.items[i], depth + 1, nodes))
+			return false;
+	}
+	for (size_t i = 0; json->type == JSON_OBJECT && i < json->object.count; i++) {
+		if (!check_size(json->object.members[i].value, depth + 1, nodes))
+			return false;
+	}
+	return true;
+}
+
+bool text_check_size(const struct json *json, struct problems *problems)
+{
+	size_t nodes = 0;
+
+	if (check_size(json, 1, &nodes))
+		return true;
+	if (nodes > DEFINITION_NODES_MAX)
+		problems_add(problems, false, "", 0, 0, NULL, "more than %d values", DEFINITION_NODES_MAX);
+	else
+		problems_add(problems, false, "", 0, 0, NULL, "nested deeper than %d levels", DEFINITION_DEPTH_MAX);
+	return false;
+}
+
+static struct json *read_json(struct arena *arena, struct bytes source, struct place **place, struct problems *problems)
+{
+	struct json_fault fault;
+	struct error error;
+	size_t line, column;
+	struct json *json = json_parse(arena, source, JSON_STRICT, &fault, &error);
+	const char *hint = NULL, *message = error.message;
+
+	if (!json) {
+		place_of_offset(source, fault.offset, &line, &column);
+		if (fault.code == JSON_PRECISION) {
+			hint = "write it as a string, in quotes";
+			message = "an integer beyond 2^53 - 1 would lose digits";
+		} else if (fault.code == JSON_SYNTAX) {
+			hint = "a text that begins with { is read as JSON";
+		}
+		problems_add(problems, false, "", line, column, hint, "not valid JSON: %s", message);
+		return NULL;
+	}
+	if (!text_check_size(json, problems))
+		return NULL;
+	*place = place_scan_json(arena, source);
+	return json;
+}
+
+struct json *text_load(struct arena *arena, struct bytes source, enum text_format format, struct text_positions **positions, struct problems *problems)
+{
+	struct text_positions *made = arena_zero(arena, sizeof *made);
+	struct json *json;
+
+	if (positions)
+		*positions = made;
+	if (!check_bytes(source, problems))
+		return NULL;
+	/* A byte order mark is a habit of editors; strict JSON (asked for by name) has none. */
+	if (format != TEXT_JSON && source.len >= 3 && memcmp(source.data, "\xef\xbb\xbf", 3) == 0) {
+		source.data += 3;
+		source.len -= 3;
+	}
+	if (format == TEXT_JSON || (format == TEXT_GUESS && looks_like_json(source)))
+		json = read_json(arena, source, &made->root, problems);
+	else
+		json = yaml_read(arena, source, &made->root, problems);
+	return json;
+}

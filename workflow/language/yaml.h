@@ -1,0 +1,9 @@
+/* YAML 1.2 (core schema) on libfyaml's events, behind the guards of text.c. Pure; any thread. */
+#pragma once
+
+#include "workflow/language/position.h"
+
+enum { YAML_ANCHORS_MAX = 1000 }; /* each alias looks through them */
+
+/* Valid UTF-8 without NUL and byte order mark comes in. NULL: problems were added. `place` may be NULL. */
+struct json *yaml_read(struct arena *arena, struct bytes source, struct place **place, struct problems *problems);
