@@ -1,0 +1,465 @@
+/* The simulator's HTTP server. Loop thread. Start at run_parser(): all input passes through there. */
+#include "tests/sim/http.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "workflow/base/check.h"
+
+enum {
+	SEND_PIECES_MAX = 8,
+	BODY_KEPT_MAX = 256 * 1024, /* memory a waiting connection keeps for its next body */
+};
+
+struct write {
+	uv_write_t request;
+	struct http_connection *connection;
+	uint8_t data[];
+};
+
+static void run_parser(struct http_connection *connection);
+
+/* ---- Connections: closing ---- */
+
+static void on_connection_closed(uv_handle_t *handle)
+{
+	struct http_connection *connection = handle->data;
+
+	connection->server->connection_count--;
+	list_remove(&connection->link);
+	buffer_close(&connection->path);
+	buffer_close(&connection->body);
+	buffer_close(&connection->url);
+	buffer_close(&connection->ahead);
+	buffer_close(&connection->field);
+	buffer_close(&connection->value);
+	free(connection);
+}
+
+/* Tell the handler first, so that it never sees a connection that is half gone. */
+static void drop(struct http_connection *connection)
+{
+	if (connection->closing)
+		return;
+	connection->closing = true;
+	if (connection->open) {
+		connection->open = false;
+		connection->server->handler->on_gone(connection);
+	}
+	uv_close((uv_handle_t *)&connection->tcp, on_connection_closed);
+}
+
+static void on_shut_down(uv_shutdown_t *request, int status)
+{
+	struct http_connection *connection = CONTAINER_OF(request, struct http_connection, shutdown);
+
+	(void)status;
+	if (!connection->discarding)
+		drop(connection);
+}
+
+void http_close(struct http_connection *connection)
+{
+	connection->open = false;
+	if (connection->closing)
+		return;
+	if (uv_shutdown(&connection->shutdown, (uv_stream_t *)&connection->tcp, on_shut_down) != 0)
+		drop(connection);
+}
+
+void http_reset(struct http_connection *connection)
+{
+	connection->open = false;
+	if (connection->closing)
+		return;
+	connection->closing = true;
+	if (uv_tcp_close_reset(&connection->tcp, on_connection_closed) != 0)
+		uv_close((uv_handle_t *)&connection->tcp, on_connection_closed);
+}
+
+void http_finish(struct http_connection *connection)
+{
+	if (!connection->keep_alive) {
+		http_close(connection);
+		return;
+	}
+	connection->open = false;
+	if (!connection->closing)
+		run_parser(connection); /* The client may have sent its next request already. */
+}
+
+/* ---- Sending ---- */
+
+size_t http_queued(const struct http_connection *connection)
+{
+	return uv_stream_get_write_queue_size((const uv_stream_t *)&connection->tcp);
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+	struct write *write = CONTAINER_OF(request, struct write, request);
+	struct http_connection *connection = write->connection;
+
+	free(write);
+	connection->writes--;
+	if (connection->closing)
+		return;
+	if (status < 0)
+		drop(connection);
+	else if (connection->writes == 0 && connection->open)
+		connection->server->handler->on_drained(connection);
+}
+
+void http_send(struct http_connection *connection, const uv_buf_t *pieces, unsigned count)
+{
+	size_t total = 0, taken = 0, offset = 0;
+	struct write *write;
+	uv_buf_t rest;
+	int result;
+
+	CHECK(count <= SEND_PIECES_MAX);
+	if (connection->closing)
+		return;
+	for (unsigned i = 0; i < count; i++)
+		total += pieces[i].len;
+	if (total == 0)
+		return;
+	if (connection->writes == 0) { /* else uv_try_write would answer UV_EAGAIN anyway */
+		result = uv_try_write((uv_stream_t *)&connection->tcp, pieces, count);
+		if (result > 0)
+			taken = (size_t)result;
+		else if (result < 0 && result != UV_EAGAIN)
+			return; /* The read side hears of it and drops the connection. */
+		if (taken == total)
+			return;
+	}
+	write = memory_alloc(sizeof(*write) + total - taken);
+	write->connection = connection;
+	for (unsigned i = 0; i < count; i++) {
+		size_t skip = taken < pieces[i].len ? taken : pieces[i].len;
+
+		memcpy(write->data + offset, pieces[i].base + skip, pieces[i].len - skip);
+		offset += pieces[i].len - skip;
+		taken -= skip;
+	}
+	rest = uv_buf_init((char *)write->data, (unsigned)offset);
+	connection->writes++;
+	if (uv_write(&write->request, (uv_stream_t *)&connection->tcp, &rest, 1, on_written) != 0) {
+		connection->writes--;
+		free(write);
+	}
+}
+
+void http_print_head(const struct http_connection *connection, int status, const char *content_type, const char *headers,
+	int64_t length, struct buffer *out)
+{
+	buffer_printf(out, "HTTP/1.1 %d %s\r\nServer: reprise-sim\r\nContent-Type: %s\r\n%s", status,
+		http_status_str((enum http_status)status), content_type, headers);
+	if (length >= 0)
+		buffer_printf(out, "Content-Length: %lld\r\n", (long long)length);
+	else if (connection->chunked)
+		buffer_add_text(out, "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n");
+	buffer_add_text(out, connection->keep_alive ? "\r\n" : "Connection: close\r\n\r\n");
+}
+
+void http_reply(struct http_connection *connection, int status, const char *content_type, const char *headers, struct bytes body)
+{
+	struct buffer head;
+	uv_buf_t pieces[2];
+
+	buffer_init(&head, 16 * 1024);
+	http_print_head(connection, status, content_type, headers, (int64_t)body.len, &head);
+	pieces[0] = uv_buf_init((char *)head.data, (unsigned)head.len);
+	pieces[1] = uv_buf_init((char *)(uintptr_t)body.data, (unsigned)body.len);
+	http_send(connection, pieces, 2);
+	buffer_close(&head);
+	http_finish(connection);
+}
+
+/* ---- Reading ---- */
+
+/* An answer to a request that cannot be read on: the rest of its input is thrown away, because closing with unread
+ * input makes the kernel reset the connection, and the client would never see why. */
+static void refuse_request(struct http_connection *connection, int status)
+{
+	static const char body[] = "{\"error\":{\"message\":\"the simulator does not take this request\","
+		"\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}";
+
+	if (connection->open) {
+		connection->open = false;
+		connection->server->handler->on_gone(connection);
+	}
+	connection->keep_alive = false;
+	connection->discarding = true;
+	http_reply(connection, status, "application/json", "", BYTES_OF(body));
+}
+
+static struct http_connection *of_parser(http_parser *parser)
+{
+	return parser->data;
+}
+
+static int on_message_begin(http_parser *parser)
+{
+	struct http_connection *connection = of_parser(parser);
+
+	buffer_clear(&connection->url);
+	buffer_clear(&connection->path);
+	if (connection->body.cap > BODY_KEPT_MAX) {
+		buffer_close(&connection->body);
+		buffer_init(&connection->body, HTTP_BODY_MAX);
+	}
+	buffer_clear(&connection->body);
+	buffer_clear(&connection->field);
+	buffer_clear(&connection->value);
+	connection->idempotency_key[0] = '\0';
+	connection->in_value = connection->expects_continue = connection->too_large = false;
+	connection->exchange = NULL;
+	return 0;
+}
+
+static int on_url(http_parser *parser, const char *at, size_t len)
+{
+	struct http_connection *connection = of_parser(parser);
+
+	buffer_add(&connection->url, at, len);
+	return connection->url.overflow ? 1 : 0;
+}
+
+/* One header line is whole. Only two matter here; the buffers are capped, a value that does not fit is cut. */
+static void end_header_line(struct http_connection *connection)
+{
+	const char *field = buffer_text(&connection->field);
+	const char *value = buffer_text(&connection->value);
+
+	if (strcasecmp(field, "idempotency-key") == 0) {
+		size_t len = strnlen(value, HTTP_KEY_MAX);
+
+		memcpy(connection->idempotency_key, value, len);
+		connection->idempotency_key[len] = '\0';
+	} else if (strcasecmp(field, "expect") == 0 && strcasecmp(value, "100-continue") == 0) {
+		connection->expects_continue = true;
+	}
+	buffer_clear(&connection->field);
+	buffer_clear(&connection->value);
+	connection->in_value = false;
+}
+
+static void add_capped(struct buffer *buffer, const char *data, size_t len)
+{
+	size_t room = buffer->max - buffer->len;
+
+	buffer_add(buffer, data, len < room ? len : room);
+}
+
+static int on_header_field(http_parser *parser, const char *at, size_t len)
+{
+	struct http_connection *connection = of_parser(parser);
+
+	if (connection->in_value)
+		end_header_line(connection);
+	add_capped(&connection->field, at, len);
+	return 0;
+}
+
+static int on_header_value(http_parser *parser, const char *at, size_t len)
+{
+	struct http_connection *connection = of_parser(parser);
+
+	connection->in_value = true;
+	add_capped(&connection->value, at, len);
+	return 0;
+}
+
+static int on_headers_complete(http_parser *parser)
+{
+	static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct http_connection *connection = of_parser(parser);
+	struct http_parser_url parts;
+	uv_buf_t piece = uv_buf_init((char *)(uintptr_t)go_on, sizeof(go_on) - 1);
+
+	end_header_line(connection);
+	parser->upgrade = 0; /* An offer to upgrade may be ignored. */
+	connection->method = (enum http_method)parser->method;
+	connection->keep_alive = http_should_keep_alive(parser) != 0;
+	connection->chunked = parser->http_major > 1 || (parser->http_major == 1 && parser->http_minor >= 1);
+	http_parser_url_init(&parts);
+	if (http_parser_parse_url((const char *)connection->url.data, connection->url.len, 0, &parts) != 0)
+		return -1;
+	if (parts.field_set & (1 << UF_PATH))
+		buffer_add(&connection->path, connection->url.data + parts.field_data[UF_PATH].off, parts.field_data[UF_PATH].len);
+	connection->open = true;
+	if (!connection->server->handler->on_header(connection)) {
+		connection->refuse = true;
+		return -1;
+	}
+	if (parser->content_length != UINT64_MAX && parser->content_length > HTTP_BODY_MAX) {
+		connection->too_large = true;
+		return -1;
+	}
+	if (connection->expects_continue)
+		http_send(connection, &piece, 1);
+	return 0;
+}
+
+static int on_body(http_parser *parser, const char *at, size_t len)
+{
+	struct http_connection *connection = of_parser(parser);
+
+	buffer_add(&connection->body, at, len);
+	connection->too_large = connection->body.overflow; /* a chunked body does not say its length before */
+	return connection->too_large ? 1 : 0;
+}
+
+static int on_message_complete(http_parser *parser)
+{
+	struct http_connection *connection = of_parser(parser);
+
+	connection->complete = true;
+	http_parser_pause(parser, 1); /* The next request waits until this one is answered. */
+	return 0;
+}
+
+static const http_parser_settings parser_settings = {
+	.on_message_begin = on_message_begin,
+	.on_url = on_url,
+	.on_header_field = on_header_field,
+	.on_header_value = on_header_value,
+	.on_headers_complete = on_headers_complete,
+	.on_body = on_body,
+	.on_message_complete = on_message_complete,
+};
+
+/* Parse what has arrived, up to the end of one request, and again when that was answered at once. `parsing` keeps a
+ * client that sends many small requests in one piece from growing our stack. */
+static void run_parser(struct http_connection *connection)
+{
+	if (connection->parsing)
+		return;
+	connection->parsing = true;
+	while (connection->ahead.len > 0 && !connection->closing && !connection->discarding) {
+		size_t used;
+
+		if (connection->open && connection->complete)
+			break;
+		connection->complete = false;
+		used = http_parser_execute(&connection->parser, &parser_settings, (const char *)connection->ahead.data,
+			connection->ahead.len);
+		buffer_remove_front(&connection->ahead, used);
+		if (connection->complete) {
+			http_parser_pause(&connection->parser, 0);
+			connection->server->handler->on_request(connection);
+		} else if (connection->refuse) {
+			http_reset(connection);
+		} else if (connection->too_large) {
+			refuse_request(connection, 413);
+		} else if (connection->url.overflow) {
+			refuse_request(connection, 414);
+		} else if (HTTP_PARSER_ERRNO(&connection->parser) != HPE_OK) {
+			refuse_request(connection, HTTP_PARSER_ERRNO(&connection->parser) == HPE_HEADER_OVERFLOW ? 431 : 400);
+		}
+	}
+	connection->parsing = false;
+}
+
+/* One buffer for all connections: what is read is taken over before the next read. */
+static void give_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+	static char shared[HTTP_AHEAD_MAX];
+
+	(void)handle;
+	(void)suggested;
+	*buffer = uv_buf_init(shared, sizeof(shared));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+{
+	struct http_connection *connection = stream->data;
+
+	if (count < 0) {
+		drop(connection);
+		return;
+	}
+	if (connection->discarding) {
+		connection->discarded += (size_t)count;
+		if (connection->discarded > HTTP_DISCARD_MAX)
+			drop(connection);
+		return;
+	}
+	buffer_add(&connection->ahead, buffer->base, (size_t)count);
+	if (connection->ahead.overflow)
+		drop(connection);
+	else
+		run_parser(connection);
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+	struct http_server *server = listener->data;
+	struct http_connection *connection;
+
+	if (status < 0)
+		return;
+	connection = memory_zero(sizeof(*connection));
+	connection->server = server;
+	list_add_last(&server->connections, &connection->link);
+	server->connection_count++;
+	buffer_init(&connection->path, HTTP_URL_MAX);
+	buffer_init(&connection->url, HTTP_URL_MAX);
+	buffer_init(&connection->body, HTTP_BODY_MAX);
+	buffer_init(&connection->ahead, HTTP_AHEAD_MAX);
+	buffer_init(&connection->field, HTTP_KEY_MAX);
+	buffer_init(&connection->value, HTTP_KEY_MAX);
+	http_parser_init(&connection->parser, HTTP_REQUEST);
+	connection->parser.data = connection;
+	CHECK(uv_tcp_init(listener->loop, &connection->tcp) == 0);
+	connection->tcp.data = connection;
+	if (uv_accept(listener, (uv_stream_t *)&connection->tcp) != 0) {
+		drop(connection);
+		return;
+	}
+	if (server->connection_count > server->connections_max) {
+		server->connections_refused++;
+		drop(connection);
+		return;
+	}
+	uv_tcp_nodelay(&connection->tcp, 1); /* Two writes shall be two packets: cadence and split events depend on it. */
+	if (uv_read_start((uv_stream_t *)&connection->tcp, give_buffer, on_read) != 0)
+		drop(connection);
+}
+
+/* ---- The server ---- */
+
+int http_listen(struct http_server *server, uv_loop_t *loop, int port, const struct http_handler *handler, void *context,
+	struct error *error)
+{
+	struct sockaddr_in address;
+	int length = sizeof(address);
+	int result;
+
+	memset(server, 0, sizeof(*server));
+	list_init(&server->connections);
+	server->handler = handler;
+	server->context = context;
+	server->connections_max = HTTP_CONNECTIONS_MAX;
+	CHECK(uv_tcp_init(loop, &server->listener) == 0);
+	server->listener.data = server;
+	uv_ip4_addr("127.0.0.1", port, &address);
+	result = uv_tcp_bind(&server->listener, (const struct sockaddr *)&address, 0);
+	if (result == 0)
+		result = uv_listen((uv_stream_t *)&server->listener, HTTP_BACKLOG, on_connection);
+	if (result == 0)
+		result = uv_tcp_getsockname(&server->listener, (struct sockaddr *)&address, &length);
+	if (result != 0)
+		return error_set(error, ERR_IO, "listen on 127.0.0.1:%d: %s", port, uv_strerror(result));
+	server->port = ntohs(address.sin_port);
+	return 0;
+}
+
+void http_server_close(struct http_server *server)
+{
+	uv_close((uv_handle_t *)&server->listener, NULL);
+	LIST_EACH_SAFE(link, &server->connections)
+		drop(CONTAINER_OF(link, struct http_connection, link));
+}

@@ -1,0 +1,232 @@
+/* reprise-sim: a simulated LLM runtime for tests and first steps without a model. README.md says what it can do.
+ * One thread, one loop. Start at main(). */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "tests/sim/sim.h"
+#include "workflow/base/check.h"
+
+static const struct kind *const kinds[] = {&openai_kind};
+
+static const char usage[] =
+	"usage: reprise-sim [options]\n"
+	"A simulated LLM runtime on 127.0.0.1. Prints one line when it is ready.\n"
+	"  --kind KIND            openai\n"
+	"  --port N               0, the default, lets the system choose\n"
+	"  --control-port N       also serve /__sim/state, /__sim/script, /__sim/reset; 0 lets the system choose\n"
+	"  --script FILE          JSON: answers, cadence, faults (tests/sim/README.md)\n"
+	"  --model NAME           the model it serves (reprise-sim)\n"
+	"  --delay MS             time of an answer (0)\n"
+	"  --seed N               for a script that names none (0)\n"
+	"  --connections-max N    at most 4096, the default\n"
+	"  --sections-max N       sections and keys counted apart; at most 100000, the default\n"
+	"  --verbose              one line per request on standard error\n"
+	"  --version, --help\n";
+
+struct options {
+	const struct kind *kind;
+	const char *script_path;
+	int port, control_port; /* control_port -1: off */
+	int connections_max, sections_max;
+	struct script_defaults defaults;
+	bool verbose;
+};
+
+static int read_number(const char *name, const char *text, double max, double *number, struct error *error)
+{
+	char *end;
+	unsigned long long value;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || (double)value > max)
+		return error_set(error, ERR_INVALID, "%s: \"%s\" is not a number from 0 to %.0f", name, text, max);
+	*number = (double)value;
+	return 0;
+}
+
+/* Return 0 to go on, ERR_CANCELLED when all was said (--help), else an error. */
+static int read_options(struct options *options, int count, char **arguments, struct error *error)
+{
+	*options = (struct options){
+		.kind = kinds[0], .control_port = -1, .connections_max = HTTP_CONNECTIONS_MAX, .sections_max = TALLY_ENTRIES_MAX,
+		.defaults = {.model = "reprise-sim"},
+	};
+	for (int i = 1; i < count; i++) {
+		const char *name = arguments[i];
+		const char *value = i + 1 < count ? arguments[i + 1] : NULL;
+		double number = 0;
+
+		if (strcmp(name, "--verbose") == 0) {
+			options->verbose = true;
+			continue;
+		}
+		if (strcmp(name, "--help") == 0 || strcmp(name, "--version") == 0) {
+			fputs(strcmp(name, "--help") == 0 ? usage : "reprise-sim " REPRISE_VERSION "\n", stdout);
+			return ERR_CANCELLED;
+		}
+		if (value == NULL)
+			return error_set(error, ERR_INVALID, "%s: unknown, or its value is missing; see --help", name);
+		i++;
+		if (strcmp(name, "--kind") == 0) {
+			options->kind = NULL;
+			for (size_t k = 0; k < COUNT_OF(kinds); k++) {
+				if (strcmp(kinds[k]->name, value) == 0)
+					options->kind = kinds[k];
+			}
+			if (options->kind == NULL)
+				return error_set(error, ERR_INVALID, "--kind: \"%s\" is not simulated; see --help", value);
+		} else if (strcmp(name, "--script") == 0) {
+			options->script_path = value;
+		} else if (strcmp(name, "--model") == 0) {
+			if (value[0] == '\0' || !utf8_valid(bytes_text(value), NULL))
+				return error_set(error, ERR_INVALID, "--model: must be UTF-8 and not empty");
+			options->defaults.model = value;
+		} else if (strcmp(name, "--port") == 0) {
+			if (read_number(name, value, 65535, &number, error) != 0)
+				return ERR_INVALID;
+			options->port = (int)number;
+		} else if (strcmp(name, "--control-port") == 0) {
+			if (read_number(name, value, 65535, &number, error) != 0)
+				return ERR_INVALID;
+			options->control_port = (int)number;
+		} else if (strcmp(name, "--delay") == 0) {
+			if (read_number(name, value, SCRIPT_TIME_MAX_MS, &number, error) != 0)
+				return ERR_INVALID;
+			options->defaults.delay_ms = (int)number;
+		} else if (strcmp(name, "--seed") == 0) {
+			if (read_number(name, value, 0x1p53 - 1, &number, error) != 0)
+				return ERR_INVALID;
+			options->defaults.seed = (uint64_t)number;
+		} else if (strcmp(name, "--connections-max") == 0) {
+			if (read_number(name, value, HTTP_CONNECTIONS_MAX, &number, error) != 0)
+				return ERR_INVALID;
+			options->connections_max = (int)number;
+		} else if (strcmp(name, "--sections-max") == 0) {
+			if (read_number(name, value, TALLY_ENTRIES_MAX, &number, error) != 0)
+				return ERR_INVALID;
+			options->sections_max = (int)number;
+		} else {
+			return error_set(error, ERR_INVALID, "%s: unknown; see --help", name);
+		}
+	}
+	return 0;
+}
+
+static int read_file(const char *path, struct buffer *out, struct error *error)
+{
+	char part[16 * 1024];
+	FILE *file = fopen(path, "rb");
+	size_t count;
+
+	if (file == NULL)
+		return error_set(error, ERR_IO, "open %s: %s", path, strerror(errno));
+	while ((count = fread(part, 1, sizeof(part), file)) > 0)
+		buffer_add(out, part, count);
+	if (ferror(file))
+		error_set(error, ERR_IO, "read %s: %s", path, strerror(errno));
+	else if (out->overflow)
+		error_set(error, ERR_TOO_LARGE, "read %s: larger than %d bytes", path, SCRIPT_BYTES_MAX);
+	fclose(file);
+	return (int)error->code;
+}
+
+static int load_script(struct sim *sim, const char *path, struct error *error)
+{
+	struct buffer text;
+
+	buffer_init(&text, SCRIPT_BYTES_MAX);
+	if (path == NULL)
+		buffer_add_text(&text, "{}");
+	else if (read_file(path, &text, error) != 0)
+		goto end;
+	sim->script = script_new(buffer_bytes(&text), &sim->defaults, error);
+	if (sim->script == NULL && path != NULL)
+		error_wrap(error, "%s", path);
+end:
+	buffer_close(&text);
+	return (int)error->code;
+}
+
+/* Each client takes a descriptor; the soft limit of a shell is often 1,024. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	struct sim *sim = handle->data;
+
+	(void)number;
+	if (uv_is_closing((uv_handle_t *)handle))
+		return;
+	http_server_close(&sim->product);
+	if (sim->has_control)
+		http_server_close(&sim->control);
+	for (size_t i = 0; i < COUNT_OF(sim->signals); i++)
+		uv_close((uv_handle_t *)&sim->signals[i], NULL);
+}
+
+static int open_sim(struct sim *sim, const struct options *options, struct error *error)
+{
+	static const int numbers[] = {SIGTERM, SIGINT};
+
+	if (http_listen(&sim->product, &sim->loop, options->port, &product_handler, sim, error) != 0)
+		return (int)error->code;
+	sim->product.connections_max = (unsigned)options->connections_max;
+	sim->has_control = options->control_port >= 0;
+	if (sim->has_control && http_listen(&sim->control, &sim->loop, options->control_port, &control_handler, sim, error) != 0)
+		return (int)error->code;
+	for (size_t i = 0; i < COUNT_OF(numbers); i++) {
+		CHECK(uv_signal_init(&sim->loop, &sim->signals[i]) == 0);
+		sim->signals[i].data = sim;
+		CHECK(uv_signal_start(&sim->signals[i], on_signal, numbers[i]) == 0);
+	}
+	return 0;
+}
+
+int main(int count, char **arguments)
+{
+	static struct sim sim;
+	struct options options;
+	struct error error = {.code = ERR_NONE};
+
+	if (read_options(&options, count, arguments, &error) == ERR_CANCELLED)
+		return 0;
+	if (error.code != ERR_NONE)
+		goto fail;
+	signal(SIGPIPE, SIG_IGN);
+	raise_descriptor_limit();
+	sim.kind = options.kind;
+	sim.verbose = options.verbose;
+	sim.defaults = options.defaults;
+	counters_init(&sim.counters, (size_t)options.sections_max);
+	CHECK(uv_loop_init(&sim.loop) == 0);
+	if (load_script(&sim, options.script_path, &error) != 0 || open_sim(&sim, &options, &error) != 0)
+		goto fail;
+
+	printf("reprise-sim ready http://127.0.0.1:%d", sim.product.port);
+	if (sim.has_control)
+		printf(" control http://127.0.0.1:%d", sim.control.port);
+	putchar('\n');
+	fflush(stdout);
+	uv_run(&sim.loop, UV_RUN_DEFAULT);
+
+	CHECK(uv_loop_close(&sim.loop) == 0); /* finds a handle that was left open */
+	script_free(sim.script);
+	counters_close(&sim.counters);
+	return 0;
+fail:
+	fprintf(stderr, "reprise-sim: %s\n", error.message);
+	return options.kind == NULL || error.code == ERR_INVALID ? 2 : 1;
+}

@@ -1,0 +1,22 @@
+/* The simulator as a whole: one loop, one script, the counters, the two ports. Threads: one. */
+#pragma once
+
+#include "tests/sim/counters.h"
+#include "tests/sim/http.h"
+#include "tests/sim/kind.h"
+#include "tests/sim/script.h"
+
+struct sim {
+	uv_loop_t loop;
+	const struct kind *kind;
+	struct script *script;
+	struct script_defaults defaults; /* for scripts that come later */
+	struct counters counters;
+	struct http_server product, control;
+	bool has_control, verbose;
+	uv_signal_t signals[2]; /* SIGTERM, SIGINT */
+};
+
+/* exchange.c: the requests of the product port; control.c: those of the control port. Their context is struct sim. */
+extern const struct http_handler product_handler;
+extern const struct http_handler control_handler;
