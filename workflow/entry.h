@@ -18,10 +18,10 @@
  * document.added      document, bytes, mediaType         value: the document's bytes
  * operator.action     who, what, reason?                 value: the reason
  * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?   values: input, labels
- * run.completed       runId, output                      value: the output
- * run.faulted         runId, error                       value: {type, status, title, detail?, instance?}
- * run.cancelled       runId, reason?                     value: the reason
- * run.killed          runId, reason?
+ * run.completed       runId, output, record?             values: the output, {"wallUs", "stages"}
+ * run.faulted         runId, error, record?              values: {type, status, title, detail?, instance?, class?}, the record
+ * run.cancelled       runId, reason?, record?            values: the reason (a JSON text), the record
+ * run.killed          runId, reason?, record?
  * run.suspended       runId, reason?                     run.resumed      runId
  * task.started        runId, stepId, input, items? (for: how many)       values: input, for: the array
  *                     for: also `in`, the digest of the array
@@ -84,7 +84,7 @@ bool entry_kind_touches_run(enum entry_kind kind);
 
 enum {
 	ENTRY_LEN_MAX = 65535, /* bytes of one entry: tlog-tiles' 16-bit length */
-	ENTRY_VALUES_MAX = 16, /* values that travel with one entry */
+	ENTRY_VALUES_MAX = 4, /* values that travel with one entry */
 	VALUE_INLINE_MAX = 4096, /* bytes kept in memory with a run's state */
 	CONTENT_SMALL_MAX = 16384, /* appended and found by row id; larger is compressed and stored once, by digest */
 	CONTENT_CHUNK = 1 << 20, /* larger content is written as chunk rows in earlier transactions */

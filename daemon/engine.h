@@ -1,0 +1,150 @@
+/* The engine: trigger -> decide -> append -> apply -> release. It owns the runs that are in memory and nothing else: no
+ * sockets, files, clock or threads; all of that comes in through struct engine_ports, so that a whole engine runs in a test
+ * on a simulated store, simulated activities and a simulated clock.
+ *
+ * One decision of a run is in flight at a time; further triggers wait in the run's inbox. Memory changes only after commit:
+ * on_entries_committed() is the one place that folds entries in, release_effects() the one that lets effects leave.
+ * A run with nothing in flight and nothing due soon is parked: memory keeps its id and deadline.
+ *
+ * Thread: the loop. New here? Read engine_submit(), then on_entries_committed() in engine.c. */
+#pragma once
+
+#include "activities/activity.h"
+#include "store/store.h"
+#include "workflow/decide.h"
+
+enum {
+	ENGINE_RUNS_MAX = 2000000, /* known and not ended, parked ones included */
+	ENGINE_INBOX_MAX = 100000, /* triggers of one run; past it an activity's answer waits with its sender */
+	ENGINE_RECOVER_CONCURRENCY = 32, /* runs loaded at once after a start */
+	ENGINE_ENDED_KEPT = 1000, /* ended runs whose exact timing is still in memory */
+	ENGINE_VALUE_CACHE_BYTES = 8 << 20,
+	ENGINE_RETRY_APPEND_MS = 500, /* after ERR_FULL or ERR_BUSY */
+};
+
+struct engine;
+
+/* Everything of one run: its entries with values up to VALUE_INLINE_MAX, and its definition's document. */
+struct engine_load_run;
+struct engine_load_run {
+	const char *run_id;
+	void (*on_done)(struct engine_load_run *load);
+	void *owner;
+	struct arena arena; /* initialised by the port; closed by the engine */
+	struct entry *entries;
+	size_t entry_count;
+	struct bytes document; /* canonical JSON of the definition */
+	struct error error;
+};
+
+struct engine_load_values;
+struct engine_load_values {
+	const char *run_id;
+	const struct value_need *needs;
+	size_t need_count;
+	void (*on_done)(struct engine_load_values *load);
+	void *owner;
+	struct arena arena; /* initialised by the port; closed by the engine */
+	struct bytes *values; /* need_count of them */
+	struct error error;
+};
+
+struct engine_ports {
+	void *arg;
+	uint64_t (*now_us)(void *arg);
+	int64_t (*wall_ms)(void *arg);
+	int (*append)(void *arg, struct store_append *append); /* store_append() */
+	/* Both answer later, never inside the call. */
+	void (*load_run)(void *arg, struct engine_load_run *load);
+	void (*load_values)(void *arg, struct engine_load_values *load);
+	int (*start_activity)(void *arg, struct activity *activity, struct error *error); /* activity_start() */
+	void (*cancel_activity)(void *arg, struct activity *activity);
+	void (*close_activity)(void *arg, struct activity *activity); /* activity_close() */
+	/* Something was committed for a run: wake streams and waiters of the API. May be NULL. */
+	void (*on_committed)(void *arg, const char *run_id, uint64_t seq_last, bool ended);
+	/* A run cannot go on (damaged, or its definition is gone): say it once, keep it out of the way. May be NULL. */
+	void (*on_run_failed)(void *arg, const char *run_id, const struct error *error);
+};
+
+struct engine_config {
+	const char *origin, *daemon_version;
+	int64_t park_after_ms; /* park when the next deadline is further away; negative: never */
+};
+
+struct engine *engine_new(const struct engine_config *config, const struct engine_ports *ports);
+/* Frees all runs. Nothing may be under way any more: see engine_is_quiet(). */
+void engine_free(struct engine *engine);
+
+/* --- submitting --------------------------------------------------------------------------------------------------- */
+
+struct engine_submit;
+struct engine_submit {
+	/* Request; borrowed until on_done. The engine takes its own reference of the definition at once. */
+	struct definition *definition;
+	const char *id; /* valid, see id_valid() */
+	struct bytes input; /* canonical JSON */
+	const struct json *labels; /* {key: text} or NULL */
+	uint64_t received_us; /* when the request's last byte was read, for the stage `admission` */
+	/* More entries for the same transaction, before run.created: a definition that is not in the journal yet. */
+	struct entry *extra;
+	size_t extra_count;
+	void (*on_done)(struct engine_submit *submit); /* the run is durable, or was not accepted */
+	void *owner;
+	/* ERR_NONE: created. ERR_EXISTS: the id is taken; whether by equal content the caller finds out from the store. ERR_BUSY, ERR_FULL. */
+	struct error error;
+};
+/* 0; or ERR_BUSY (queue or engine full), ERR_EXISTS (a run of this id is under way): on_done then never fires. */
+int engine_submit(struct engine *engine, struct engine_submit *submit, struct error *error);
+
+/* --- control ------------------------------------------------------------------------------------------------------ */
+
+struct engine_cancel;
+struct engine_cancel {
+	const char *id, *reason; /* reason may be NULL */
+	bool kill;
+	void (*on_done)(struct engine_cancel *cancel); /* durable, or the run had ended meanwhile: both are success */
+	void *owner;
+	struct error error;
+	struct list link; /* the engine's own */
+};
+/* 0, or ERR_NOT_FOUND: no such run is under way (it may have ended: ask the store). */
+int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct error *error);
+
+/* --- looking ------------------------------------------------------------------------------------------------------ */
+
+/* The summary part of the run document (no input, output, tasks …): id, workflow, status, createdAt, startedAt, endedAt, labels left
+ * out, overhead. From memory: runs under way, and those that ended lately with the exact time of their last commit.
+ * NULL: not in memory, or parked. */
+struct json *engine_run_json(const struct engine *engine, const char *id, struct arena *arena);
+bool engine_run_is_open(const struct engine *engine, const char *id); /* under way or parked */
+
+struct engine_watch; /* fires once, when the run has ended durably */
+struct engine_watch {
+	const char *id;
+	void (*on_ended)(struct engine_watch *watch);
+	void *owner;
+	struct list link;
+};
+/* ERR_NOT_FOUND: not under way. */
+int engine_watch(struct engine *engine, struct engine_watch *watch);
+void engine_unwatch(struct engine_watch *watch);
+
+struct engine_counts {
+	uint64_t open, parked, in_flight, committing, recovered, failed;
+	uint64_t created, completed, faulted, cancelled; /* since the start */
+	uint64_t stale_triggers, entries;
+};
+void engine_counts(const struct engine *engine, struct engine_counts *counts);
+
+/* --- start, time, stop -------------------------------------------------------------------------------------------- */
+
+/* A run that was open when the daemon went away. It is known at once (engine_run_is_open), loaded soon, and told RESTARTED. */
+void engine_recover(struct engine *engine, const char *id);
+bool engine_is_recovering(const struct engine *engine);
+/* Wall-clock time of the next thing to do; 0: nothing. Call engine_on_time() then (calling it early does nothing). */
+int64_t engine_next_deadline_ms(const struct engine *engine);
+void engine_on_time(struct engine *engine);
+/* No new runs, no new activities; what is decided is still committed. */
+void engine_stop(struct engine *engine);
+/* After engine_stop: nothing is committing or loading. Activities may be under way: cancel them with their owner. */
+bool engine_is_quiet(const struct engine *engine);

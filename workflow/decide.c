@@ -1,0 +1,1027 @@
+/* See decide.h. Read workflow_decide() at the end, then run_sequence() and run_loop().
+ *
+ * Every step is made of the same three moves: build an entry, fold it into the draft (emit), go on from what the draft says
+ * then. Nothing here recurses over tasks or iterations: work that appears elsewhere in the tree goes to a queue. */
+#include "workflow/decide.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/time.h"
+#include "workflow/evidence/statement.h"
+#include "workflow/language/expression.h"
+#include "workflow/retry.h"
+
+/* A place in the tree where something may go on: a sequence (do, iteration, root) or a loop. */
+struct place {
+	const struct task *task;
+	bool is_body;
+	uint64_t path[STATE_LOOP_DEPTH_MAX];
+	size_t path_count;
+};
+
+struct deciding {
+	const struct state *base;
+	struct state draft;
+	struct decision *decision;
+	struct arena *arena;
+	const struct trigger *trigger;
+	const struct decide_context *context;
+	struct place *queue;
+	size_t queue_head, queue_tail, queue_cap;
+	bool ended; /* the run has ended in the draft, or asked to be continued: nothing more is started */
+};
+
+/* --- the decision's lists ----------------------------------------------------------------------------------------- */
+
+void decision_init(struct decision *decision)
+{
+	*decision = (struct decision){0};
+	arena_init(&decision->arena);
+}
+
+void decision_close(struct decision *decision)
+{
+	arena_close(&decision->arena);
+	*decision = (struct decision){0};
+}
+
+static void *grow(struct arena *arena, void *items, size_t count, size_t *cap, size_t size)
+{
+	if (count < *cap)
+		return items;
+	*cap = *cap ? *cap * 2 : 4;
+	void *larger = arena_alloc(arena, *cap * size);
+	if (count > 0)
+		memcpy(larger, items, count * size);
+	return larger;
+}
+
+/* The entry is added, with an empty data object, and folded in by emit(). */
+static struct entry *new_entry(struct deciding *d, enum entry_kind kind)
+{
+	struct decision *decision = d->decision;
+
+	decision->entries = grow(d->arena, decision->entries, decision->entry_count, &decision->entry_cap, sizeof *decision->entries);
+	struct entry *entry = &decision->entries[decision->entry_count++];
+	*entry = (struct entry){.kind = kind, .data = json_object(d->arena), .time_ms = d->trigger->wall_ms};
+	const char *id = d->draft.entry_count > 0 ? d->draft.id : d->trigger->run_id;
+	if (entry_kind_touches_run(kind))
+		json_set_text(d->arena, entry->data, "runId", id);
+	return entry;
+}
+
+static void emit(struct deciding *d, struct entry *entry)
+{
+	struct error error = {0};
+
+	if (workflow_apply(&d->draft, entry, &error) != 0) {
+		fprintf(stderr, "decide: %s\n", error.message);
+		CHECK(!"an entry of our own decision cannot be folded in");
+	}
+}
+
+static struct effect *new_effect(struct deciding *d, enum effect_kind kind)
+{
+	struct decision *decision = d->decision;
+
+	decision->effects = grow(d->arena, decision->effects, decision->effect_count, &decision->effect_cap, sizeof *decision->effects);
+	struct effect *effect = &decision->effects[decision->effect_count++];
+	*effect = (struct effect){.kind = kind};
+	return effect;
+}
+
+static bool stopped(const struct deciding *d)
+{
+	return d->ended || d->decision->need_count > 0;
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+static void need_value(struct deciding *d, const struct value *value)
+{
+	struct decision *decision = d->decision;
+
+	for (size_t i = 0; i < decision->need_count; i++)
+		if (digest_equal(&decision->needs[i].digest, &value->digest))
+			return;
+	if (decision->need_count >= DECISION_NEEDS_MAX)
+		return;
+	decision->needs = grow(d->arena, decision->needs, decision->need_count, &decision->need_cap, sizeof *decision->needs);
+	decision->needs[decision->need_count++] = (struct value_need){value->digest, value->content_id, value->size};
+}
+
+/* NULL: it has to be loaded first, and the decision says so. */
+static const struct json *value_json(struct deciding *d, const struct value *value)
+{
+	struct error error = {0};
+
+	if (value->json)
+		return value->json;
+	if (value->bytes.data) {
+		struct json *json = json_parse(d->arena, value->bytes, JSON_STRICT, NULL, &error);
+		CHECK(json != NULL); /* We printed it, and its digest was checked when it was read. */
+		return json;
+	}
+	const struct json *json = d->context->values.get ? d->context->values.get(d->context->values.context, &value->digest) : NULL;
+	if (!json)
+		need_value(d, value);
+	return json;
+}
+
+/* A value of this decision: canonical bytes and digest. Not yet carried by any entry unless the run knows it already. */
+static struct value *make_value(struct deciding *d, const struct json *json)
+{
+	struct bytes bytes = json_print_arena(json, d->arena);
+	struct digest digest = digest_of(bytes);
+	struct value *value = state_find_value(&d->draft, &digest);
+
+	if (value)
+		return value;
+	value = arena_zero(d->arena, sizeof *value);
+	value->digest = digest;
+	value->size = bytes.len;
+	value->bytes = bytes;
+	value->json = json;
+	return value;
+}
+
+/* data[name] names the value; the first entry that names a new one carries it. */
+static void name_value(struct deciding *d, struct entry *entry, const char *name, struct value *value)
+{
+	json_set_digest(d->arena, entry->data, name, &value->digest);
+	if (state_find_value(&d->draft, &value->digest))
+		return; /* known to the run, or carried by an earlier entry of this decision */
+	for (size_t i = 0; i < entry->value_count; i++)
+		if (digest_equal(&entry->values[i].digest, &value->digest))
+			return;
+	CHECK(entry->value_count < ENTRY_VALUES_MAX);
+	entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
+}
+
+/* Values that nothing in the state holds (records, requests, answers): always carried. */
+static void carry(struct deciding *d, struct entry *entry, const char *name, struct bytes bytes)
+{
+	if (bytes.data && bytes.len > 0)
+		entry_add_value(d->arena, entry, name, bytes);
+}
+
+/* --- step ids ----------------------------------------------------------------------------------------------------- */
+
+static const char *step_text(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, uint64_t execution, char key[DIGEST_HEX_LEN + 1])
+{
+	struct step_id id = {.reference = task->reference, .iteration_count = path_count, .execution = execution};
+
+	memcpy(id.iterations, path, path_count * sizeof *path);
+	if (key)
+		step_idempotency_key(d->draft.id, &id, key);
+	return step_id_print(d->arena, &id);
+}
+
+static struct entry *new_step_entry(struct deciding *d, enum entry_kind kind, const char *step)
+{
+	struct entry *entry = new_entry(d, kind);
+
+	json_set_text(d->arena, entry->data, "stepId", step);
+	return entry;
+}
+
+static uint64_t next_execution(const struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count)
+{
+	const struct instance *instance = state_find(&d->draft, task, false, path, path_count);
+
+	return instance ? instance->execution + 1 : 1;
+}
+
+/* --- expressions -------------------------------------------------------------------------------------------------- */
+
+struct scope_context {
+	struct deciding *d;
+	const struct task *task;
+	const uint64_t *path;
+	size_t path_count;
+	struct value *input;
+};
+
+static struct json *time_json(struct arena *arena, int64_t wall_ms)
+{
+	struct json *json = json_object(arena), *epoch = json_object(arena);
+	char text[TIME_TEXT_LEN + 1];
+
+	time_text(wall_ms, text);
+	json_set_text(arena, json, "iso8601", text);
+	json_set_number(arena, epoch, "seconds", (double)(wall_ms / 1000));
+	json_set_number(arena, epoch, "milliseconds", (double)wall_ms);
+	json_set(arena, json, "epoch", epoch);
+	return json;
+}
+
+/* $item and $index of the loops around the task, innermost first. */
+static const struct json *loop_variable(const struct scope_context *s, const char *name, bool *known)
+{
+	const struct task *loop = s->task;
+	size_t depth = s->path_count;
+
+	while (depth > 0 && (loop = loop->parent) != NULL) {
+		if (loop->kind != TASK_FOR)
+			continue;
+		uint64_t index = s->path[--depth];
+		*known = true;
+		if (strcmp(name, loop->at) == 0)
+			return json_number(s->d->arena, (double)index);
+		if (strcmp(name, loop->each) == 0) {
+			const struct instance *instance = state_find(&s->d->draft, loop, false, s->path, depth);
+			const struct json *items = instance && instance->items ? value_json(s->d, instance->items) : NULL;
+			return items ? json_at(items, index) : NULL;
+		}
+		*known = false;
+	}
+	return NULL;
+}
+
+static const struct json *scope_get(void *context, const char *name)
+{
+	const struct scope_context *s = context;
+	struct deciding *d = s->d;
+	bool known = false;
+
+	if (strcmp(name, ".") == 0 || strcmp(name, "input") == 0)
+		return value_json(d, s->input);
+	const struct json *variable = loop_variable(s, name, &known);
+	if (known)
+		return variable;
+	struct json *json = json_object(d->arena);
+	if (strcmp(name, "context") == 0)
+		return json; /* D3: {} until something exports, which this release refuses */
+	if (strcmp(name, "workflow") == 0) {
+		const struct json *input = value_json(d, d->draft.input);
+		if (!input)
+			return NULL;
+		json_set_text(d->arena, json, "id", d->draft.id);
+		json_set(d->arena, json, "definition", (struct json *)d->draft.definition->document);
+		json_set(d->arena, json, "input", (struct json *)input);
+		json_set(d->arena, json, "startedAt", time_json(d->arena, d->draft.created_ms));
+		return json;
+	}
+	if (strcmp(name, "runtime") == 0) {
+		json_set_text(d->arena, json, "name", "reprise");
+		json_set_text(d->arena, json, "version", d->context->daemon_version);
+		json_set(d->arena, json, "metadata", json_object(d->arena));
+		return json;
+	}
+	if (strcmp(name, "task") == 0) {
+		const struct json *input = value_json(d, s->input);
+		const struct json *definition = json_pointer_get(d->draft.definition->document, s->task->reference);
+		if (!input)
+			return NULL;
+		json_set_text(d->arena, json, "name", s->task->name);
+		json_set_text(d->arena, json, "reference", s->task->reference);
+		if (definition)
+			json_set(d->arena, json, "definition", (struct json *)definition);
+		json_set(d->arena, json, "input", (struct json *)input);
+		json_set(d->arena, json, "startedAt", time_json(d->arena, d->trigger->wall_ms));
+		return json;
+	}
+	return NULL;
+}
+
+/* The three ways out of an evaluation: a result; NULL and needs; NULL and an error. */
+static const struct json *evaluate(struct deciding *d, struct scope_context *s, const struct json *template, const char *expression, struct error *error)
+{
+	struct scope scope = {scope_get, s};
+	const struct json *result = NULL;
+	int rc = expression ? expression_eval(d->arena, expression, &scope, &result, error) : template_eval(d->arena, template, &scope, &result, error);
+
+	return rc == 0 && d->decision->need_count == 0 ? result : NULL;
+}
+
+/* --- faults ------------------------------------------------------------------------------------------------------- */
+
+static struct json *error_json(struct deciding *d, const char *type, int status, const char *title, const char *detail, const char *instance, const char *class)
+{
+	struct json *json = json_object(d->arena);
+
+	json_set_text(d->arena, json, "type", type);
+	json_set_number(d->arena, json, "status", status);
+	json_set_text(d->arena, json, "title", title);
+	if (detail && *detail)
+		json_set_text(d->arena, json, "detail", detail);
+	json_set_text(d->arena, json, "instance", instance);
+	if (class && *class)
+		json_set_text(d->arena, json, "class", class);
+	return json;
+}
+
+static void end_run(struct deciding *d, struct entry *entry)
+{
+	if (d->trigger->run_record)
+		carry(d, entry, "record", json_print_arena(d->trigger->run_record, d->arena));
+	emit(d, entry);
+	new_effect(d, EFFECT_RUN_ENDED);
+	d->ended = true;
+}
+
+static bool encloses(const struct instance *outer, const struct task *task, const uint64_t *path, size_t path_count)
+{
+	const struct task *above = task;
+
+	while (above && above != outer->task)
+		above = above->parent;
+	return above && outer->path_count <= path_count && memcmp(outer->path, path, outer->path_count * sizeof *path) == 0;
+}
+
+/* Everything that is under way ends, innermost first: tasks around (task, path) as faulted, all others as cancelled. */
+static void end_all(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *error)
+{
+	const struct instance **live = NULL;
+	size_t count = 0, cap = 0;
+
+	LIST_EACH(link, &d->base->live) {
+		const struct instance *was = CONTAINER_OF(link, struct instance, live);
+		live = grow(d->arena, live, count, &cap, sizeof *live);
+		live[count++] = state_find(&d->draft, was->task, was->is_body, was->path, was->path_count);
+	}
+	LIST_EACH(link, &d->draft.live) {
+		live = grow(d->arena, live, count, &cap, sizeof *live);
+		live[count++] = CONTAINER_OF(link, struct instance, live);
+	}
+	while (count-- > 0) {
+		const struct instance *instance = live[count];
+		if (instance->is_body || !instance->task->parent || (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
+			continue;
+		const char *step = step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL);
+		if (error && encloses(instance, task, path, path_count)) {
+			struct entry *entry = new_step_entry(d, ENTRY_TASK_FAULTED, step);
+			name_value(d, entry, "error", error);
+			emit(d, entry);
+			continue;
+		}
+		if (instance->in_flight) {
+			struct effect *effect = new_effect(d, EFFECT_CANCEL_ACTIVITY);
+			effect->step_id = step;
+			effect->attempt = instance->attempt;
+		}
+		emit(d, new_step_entry(d, ENTRY_TASK_CANCELLED, step));
+	}
+}
+
+/* Nothing catches yet: a fault of a task is the fault of the run. */
+static void fault_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct json *error)
+{
+	const struct instance *instance = state_find(&d->draft, task, false, path, path_count);
+	bool live = instance && (instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF);
+	uint64_t execution = live ? instance->execution : next_execution(d, task, path, path_count);
+	struct value *value = make_value(d, error);
+
+	struct entry *entry = new_step_entry(d, ENTRY_TASK_FAULTED, step_text(d, task, path, path_count, execution, NULL));
+	name_value(d, entry, "error", value);
+	emit(d, entry);
+	end_all(d, task, path, path_count, value);
+	entry = new_entry(d, ENTRY_RUN_FAULTED);
+	json_set_digest(d->arena, entry->data, "error", &value->digest);
+	entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
+	end_run(d, entry);
+}
+
+static void fault_expression(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct error *error)
+{
+	fault_task(d, task, path, path_count,
+		   error_json(d, "https://serverlessworkflow.io/spec/1.0.0/errors/expression", 400, "Expression failed", error->message, task->reference, NULL));
+}
+
+/* --- going on ----------------------------------------------------------------------------------------------------- */
+
+static void push(struct deciding *d, const struct task *task, bool is_body, const uint64_t *path, size_t path_count)
+{
+	if (d->queue_tail > d->queue_head) {
+		const struct place *last = &d->queue[d->queue_tail - 1];
+		if (last->task == task && last->is_body == is_body && last->path_count == path_count && memcmp(last->path, path, path_count * sizeof *path) == 0)
+			return;
+	}
+	d->queue = grow(d->arena, d->queue, d->queue_tail, &d->queue_cap, sizeof *d->queue);
+	struct place *place = &d->queue[d->queue_tail++];
+	*place = (struct place){.task = task, .is_body = is_body, .path_count = path_count};
+	memcpy(place->path, path, path_count * sizeof *path);
+}
+
+/* At the soft limit: commit what there is and carry on afterwards. */
+static bool over_limit(struct deciding *d)
+{
+	if (d->decision->entry_count < DECISION_ENTRIES_MAX)
+		return false;
+	if (!d->ended)
+		new_effect(d, EFFECT_CONTINUE);
+	d->ended = true;
+	return true;
+}
+
+static void start_attempt(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, uint64_t execution, unsigned attempt,
+			  struct value *with, const struct json *arguments)
+{
+	struct effect *effect = new_effect(d, EFFECT_START_ACTIVITY);
+
+	effect->step_id = step_text(d, task, path, path_count, execution, effect->key);
+	effect->attempt = attempt;
+	effect->function = task->function;
+	effect->with = arguments;
+	struct entry *entry = new_step_entry(d, ENTRY_ATTEMPT_STARTED, effect->step_id);
+	json_set_number(d->arena, entry->data, "attempt", attempt);
+	json_set_text(d->arena, entry->data, "key", effect->key);
+	name_value(d, entry, "with", with);
+	emit(d, entry);
+}
+
+static void complete_pure(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, const struct json *output)
+{
+	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step_text(d, task, path, path_count, next_execution(d, task, path, path_count), NULL));
+
+	name_value(d, entry, "input", input);
+	name_value(d, entry, "output", make_value(d, output));
+	emit(d, entry);
+}
+
+/* FUNCTION_MERGE: section results -> {facts, sections, summary}. "No facts" and "could not ask" are counted apart (C85). */
+static const struct json *merge_sections(struct arena *arena, const struct json *results)
+{
+	struct json *merged = json_object(arena), *facts = json_array(arena), *sections = json_array(arena), *summary = json_object(arena);
+	size_t answered = 0, empty = 0, rejected = 0;
+
+	for (size_t i = 0; i < json_count(results); i++) {
+		const struct json *result = json_at(results, i), *found = json_get(result, "facts");
+		struct json *section = json_copy(arena, result);
+		for (size_t k = 0; k < json_count(found); k++)
+			json_add(arena, facts, json_at(found, k));
+		json_set_number(arena, section, "facts", (double)json_count(found));
+		json_add(arena, sections, section);
+		const char *outcome = json_get_text(result, "outcome"), *status = json_get_text(result, "status");
+		answered += status && strcmp(status, "completed") == 0;
+		empty += outcome && strcmp(outcome, "empty") == 0;
+		rejected += (size_t)json_get_number(result, "rejected", 0);
+	}
+	json_set_number(arena, summary, "sections", (double)json_count(results));
+	json_set_number(arena, summary, "answered", (double)answered);
+	json_set_number(arena, summary, "empty", (double)empty);
+	json_set_number(arena, summary, "notAsked", (double)(json_count(results) - answered));
+	json_set_number(arena, summary, "facts", (double)json_count(facts));
+	json_set_number(arena, summary, "rejected", (double)rejected);
+	json_set(arena, merged, "facts", facts);
+	json_set(arena, merged, "sections", sections);
+	json_set(arena, merged, "summary", summary);
+	return merged;
+}
+
+/* The URI template of `call: http` is filled from the input's members (dsl.md 1.3). */
+static const struct json *fill_endpoint(struct deciding *d, const struct json *arguments, struct value *input, struct error *error)
+{
+	const char *endpoint = json_get_text(arguments, "endpoint");
+	const char *filled;
+
+	if (!endpoint)
+		endpoint = json_get_text(json_get(arguments, "endpoint"), "uri");
+	if (!endpoint || !strchr(endpoint, '{'))
+		return arguments;
+	const struct json *values = value_json(d, input);
+	if (!values || uri_template_eval(d->arena, endpoint, values, &filled, error) != 0)
+		return NULL;
+	struct json *copy = json_copy(d->arena, arguments);
+	json_set_text(d->arena, copy, "endpoint", filled);
+	return copy;
+}
+
+enum flow { FLOW_NEXT, FLOW_INSIDE, FLOW_WAIT };
+
+/* Begin one task. FLOW_NEXT: it is done already. FLOW_INSIDE: a do, go on with its list. FLOW_WAIT: it is under way, or all stopped. */
+static enum flow start_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input)
+{
+	struct scope_context s = {d, task, path, path_count, input};
+	struct error error = {0};
+
+	switch (task->kind) {
+	case TASK_SET: {
+		const struct json *output = evaluate(d, &s, task->set, NULL, &error);
+		if (output)
+			complete_pure(d, task, path, path_count, input, output);
+		else if (d->decision->need_count == 0)
+			fault_expression(d, task, path, path_count, &error);
+		return FLOW_NEXT;
+	}
+	case TASK_DO: {
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, next_execution(d, task, path, path_count), NULL));
+		name_value(d, entry, "input", input);
+		emit(d, entry);
+		return FLOW_INSIDE;
+	}
+	case TASK_FOR: {
+		const struct json *items = evaluate(d, &s, NULL, task->in, &error);
+		if (!items && d->decision->need_count > 0)
+			return FLOW_WAIT;
+		if (items && items->type != JSON_ARRAY)
+			error_set(&error, ERR_INVALID, "for.in gives %s, not an array", json_type_name(items->type));
+		if (!items || items->type != JSON_ARRAY) {
+			fault_expression(d, task, path, path_count, &error);
+			return FLOW_WAIT;
+		}
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, next_execution(d, task, path, path_count), NULL));
+		name_value(d, entry, "input", input);
+		name_value(d, entry, "in", make_value(d, items));
+		json_set_number(d->arena, entry->data, "items", (double)json_count(items));
+		emit(d, entry);
+		push(d, task, false, path, path_count);
+		return FLOW_WAIT;
+	}
+	case TASK_CALL: {
+		const struct json *arguments = evaluate(d, &s, task->with, NULL, &error);
+		if (arguments && task->function == FUNCTION_HTTP)
+			arguments = fill_endpoint(d, arguments, input, &error);
+		if (!arguments) {
+			if (d->decision->need_count == 0)
+				fault_expression(d, task, path, path_count, &error);
+			return FLOW_WAIT;
+		}
+		if (task->function == FUNCTION_MERGE) {
+			complete_pure(d, task, path, path_count, input, merge_sections(d->arena, arguments));
+			return FLOW_NEXT;
+		}
+		uint64_t execution = next_execution(d, task, path, path_count);
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, execution, NULL));
+		name_value(d, entry, "input", input);
+		emit(d, entry);
+		start_attempt(d, task, path, path_count, execution, 1, make_value(d, arguments), arguments);
+		return FLOW_WAIT;
+	}
+	}
+	return FLOW_WAIT;
+}
+
+static void complete_composite(struct deciding *d, const struct instance *instance, struct value *output)
+{
+	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL));
+
+	name_value(d, entry, "output", output);
+	emit(d, entry);
+}
+
+/* Go on with a sequence until something is under way or its end is reached; its end goes on with what holds it. */
+static void run_sequence(struct deciding *d, const struct place *from)
+{
+	struct place at = *from;
+
+	while (!stopped(d)) {
+		const struct instance *sequence = state_find(&d->draft, at.task, at.is_body, at.path, at.path_count);
+		struct value *input;
+		size_t cursor = 0;
+
+		if (sequence) {
+			if (sequence->child_live || (sequence->phase != INSTANCE_STARTED && !(at.is_body && sequence->phase == INSTANCE_COMPLETED)))
+				return;
+			cursor = sequence->cursor;
+			input = sequence->current;
+		} else { /* an iteration that begins with its first task */
+			const struct instance *loop = state_find(&d->draft, at.task, false, at.path, at.path_count - 1);
+			input = at.task->concurrency == 0 && loop->current ? loop->current : loop->input;
+		}
+		if (cursor < at.task->body.count) {
+			const struct task *task = at.task->body.tasks[cursor];
+			if (over_limit(d))
+				return;
+			enum flow flow = start_task(d, task, at.path, at.path_count, input);
+			if (flow == FLOW_WAIT)
+				return;
+			if (flow == FLOW_INSIDE) {
+				at.task = task;
+				at.is_body = false;
+			}
+			continue;
+		}
+		if (at.is_body) { /* The loop decides what comes next. */
+			push(d, at.task, false, at.path, at.path_count - 1);
+			return;
+		}
+		if (!at.task->parent) {
+			struct entry *entry = new_entry(d, ENTRY_RUN_COMPLETED);
+			name_value(d, entry, "output", sequence->current);
+			end_run(d, entry);
+			return;
+		}
+		complete_composite(d, sequence, sequence->current);
+		at.is_body = at.task->parent->kind == TASK_FOR;
+		at.task = at.task->parent;
+	}
+}
+
+/* The outputs of all iterations, in order. NULL: some have to be loaded first. */
+static const struct json *collect_outputs(struct deciding *d, const struct instance *loop)
+{
+	struct json *outputs = json_array(d->arena);
+	uint64_t path[STATE_LOOP_DEPTH_MAX];
+
+	memcpy(path, loop->path, loop->path_count * sizeof *path);
+	for (uint64_t i = 0; i < loop->item_count; i++) {
+		path[loop->path_count] = i;
+		const struct instance *body = state_find(&d->draft, loop->task, true, path, (size_t)loop->path_count + 1);
+		CHECK(body && body->output);
+		const struct json *output = value_json(d, body->output);
+		if (output && d->decision->need_count == 0)
+			json_add(d->arena, outputs, (struct json *)output);
+	}
+	return d->decision->need_count == 0 ? outputs : NULL;
+}
+
+/* Start iterations as far as the concurrency allows; complete the loop when all are done. */
+static void run_loop(struct deciding *d, const struct place *at)
+{
+	const struct task *task = at->task;
+	size_t concurrency = task->concurrency ? task->concurrency : 1;
+	const struct instance *loop;
+
+	for (;;) {
+		loop = state_find(&d->draft, task, false, at->path, at->path_count);
+		if (stopped(d) || loop->phase != INSTANCE_STARTED)
+			return;
+		if (loop->live_count >= concurrency)
+			return;
+		if (loop->next_iteration >= loop->item_count)
+			break;
+		if (over_limit(d))
+			return;
+		struct place body = *at;
+		body.is_body = true;
+		body.path[body.path_count++] = loop->next_iteration;
+		if (task->condition) { /* chained only: the loop variables are bound, the input is the iteration's */
+			struct scope_context s = {d, task->body.tasks[0], body.path, body.path_count, loop->current ? loop->current : loop->input};
+			struct error error = {0};
+			const struct json *condition = evaluate(d, &s, NULL, task->condition, &error);
+			if (!condition && d->decision->need_count == 0)
+				fault_expression(d, task, at->path, at->path_count, &error);
+			if (!condition)
+				return;
+			if (!json_truthy(condition))
+				break;
+		}
+		run_sequence(d, &body);
+		/* An iteration that could not even begin (values to load, a fault) has stopped everything. */
+	}
+	if (loop->live_count > 0)
+		return;
+	struct value *output;
+	if (task->concurrency == 0) {
+		output = loop->current ? loop->current : loop->input;
+	} else {
+		const struct json *outputs = collect_outputs(d, loop);
+		if (!outputs)
+			return;
+		output = make_value(d, outputs);
+	}
+	complete_composite(d, loop, output);
+	push(d, task->parent, task->parent->kind == TASK_FOR, at->path, at->path_count);
+}
+
+static void run_queue(struct deciding *d)
+{
+	while (d->queue_head < d->queue_tail && !stopped(d)) {
+		struct place place = d->queue[d->queue_head++];
+		if (place.task->kind == TASK_FOR && !place.is_body)
+			run_loop(d, &place);
+		else
+			run_sequence(d, &place);
+	}
+}
+
+/* Every place at which something could go on: after a restart, and after a decision that stopped at its limit. */
+static void push_all(struct deciding *d)
+{
+	LIST_EACH(link, &d->base->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		bool is_loop = instance->task->kind == TASK_FOR && !instance->is_body;
+		if (is_loop || (instance->task->body.count > 0 && !instance->child_live))
+			push(d, instance->task, instance->is_body, instance->path, instance->path_count);
+	}
+}
+
+static void push_parent(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count)
+{
+	push(d, task->parent, task->parent->kind == TASK_FOR, path, path_count);
+}
+
+/* --- triggers ----------------------------------------------------------------------------------------------------- */
+
+struct digest submission_digest(const struct digest *definition, const struct digest *input, const struct json *labels)
+{
+	struct arena arena;
+
+	arena_init(&arena);
+	struct json *content = json_object(&arena);
+	json_set_digest(&arena, content, "definition", definition);
+	json_set_digest(&arena, content, "input", input);
+	json_set(&arena, content, "labels", labels ? (struct json *)labels : json_object(&arena));
+	struct digest digest = json_digest(content);
+	arena_close(&arena);
+	return digest;
+}
+
+static void on_submitted(struct deciding *d)
+{
+	const struct trigger *trigger = d->trigger;
+	const struct definition *definition = d->draft.definition;
+	struct entry *entry = new_entry(d, ENTRY_RUN_CREATED);
+	struct json *workflow = json_object(d->arena);
+
+	json_set_text(d->arena, workflow, "namespace", definition->namespace);
+	json_set_text(d->arena, workflow, "name", definition->name);
+	json_set_text(d->arena, workflow, "version", definition->version);
+	json_set(d->arena, entry->data, "workflow", workflow);
+	json_set_digest(d->arena, entry->data, "definition", &definition->digest);
+	struct digest input = entry_add_value(d->arena, entry, "input", trigger->input);
+	if (json_count(trigger->labels) > 0)
+		entry_add_value(d->arena, entry, "labels", json_print_arena(trigger->labels, d->arena));
+	struct digest request = submission_digest(&definition->digest, &input, json_count(trigger->labels) > 0 ? trigger->labels : NULL);
+	json_set_digest(d->arena, entry->data, "request", &request);
+	emit(d, entry);
+	push(d, definition->root, false, (const uint64_t[1]){0}, 0);
+}
+
+static void on_deadline(struct deciding *d)
+{
+	LIST_EACH(link, &d->base->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (instance->phase != INSTANCE_BACKING_OFF || instance->due_ms > d->trigger->wall_ms)
+			continue;
+		const struct json *arguments = value_json(d, instance->with);
+		if (!arguments)
+			continue; /* needs are collected for all of them */
+		if (stopped(d) || over_limit(d))
+			continue;
+		start_attempt(d, instance->task, instance->path, instance->path_count, instance->execution, instance->attempt + 1, instance->with, arguments);
+	}
+}
+
+/* The daemon went away while attempts were in flight. Each is done again under the same key; it costs no retry (C38). */
+static void on_restarted(struct deciding *d)
+{
+	LIST_EACH(link, &d->base->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (!instance->in_flight)
+			continue;
+		const struct json *arguments = value_json(d, instance->with);
+		if (!arguments || d->decision->need_count > 0)
+			continue;
+		struct entry *entry = new_step_entry(d, ENTRY_ATTEMPT_FAILED,
+						     step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL));
+		json_set_number(d->arena, entry->data, "attempt", instance->attempt);
+		json_set_text(d->arena, entry->data, "class", failure_name(FAILURE_INTERRUPTED));
+		emit(d, entry);
+		start_attempt(d, instance->task, instance->path, instance->path_count, instance->execution, instance->attempt + 1, instance->with, arguments);
+	}
+	if (d->decision->need_count == 0)
+		push_all(d);
+}
+
+/* One signed statement and one fact document for a candidate. Returns the fact's id (hex). */
+static const char *record_fact(struct deciding *d, const struct instance *instance, const char *step, const struct json *candidate, size_t index, size_t count)
+{
+	const struct outcome *outcome = d->trigger->outcome;
+	const struct json *evidence = outcome->evidence;
+	const struct definition *definition = d->draft.definition;
+	struct arena *arena = d->arena;
+	bool accepted = json_get_boolean(candidate, "accepted", false);
+
+	struct json *fact = json_object(arena);
+	json_set(arena, fact, "value", json_get(candidate, "value"));
+	json_set(arena, fact, "quote", json_get(candidate, "quote"));
+	struct digest subject = json_digest(fact);
+
+	struct json *workflow = json_object(arena), *gate = json_object(arena), *daemon = json_object(arena);
+	json_set_text(arena, workflow, "name", definition->name);
+	json_set_text(arena, workflow, "namespace", definition->namespace);
+	json_set_text(arena, workflow, "version", definition->version);
+	json_set_digest(arena, workflow, "digest", &definition->digest);
+	json_set_text(arena, gate, "result", accepted ? "PASSED" : "FAILED");
+	json_set(arena, gate, "checks", json_get(candidate, "checks"));
+	json_set_text(arena, daemon, "name", "reprise");
+	json_set_text(arena, daemon, "version", d->context->daemon_version);
+
+	const char *predicate = json_get_text(json_get(candidate, "value"), "predicate");
+	struct statement_parts parts = {
+		.subject_name = predicate && strlen(predicate) <= 128 ? arena_printf(arena, "fact:%s", predicate) : "fact",
+		.subject = subject,
+		.workflow = workflow,
+		.step = instance->task->reference,
+		.source = json_get(evidence, "source"),
+		.prompt = json_get(evidence, "prompt"),
+		.schema = json_get(evidence, "schema"),
+		.sampling = json_get(evidence, "sampling"),
+		.request = json_get(evidence, "request"),
+		.model = json_get(evidence, "model"),
+		.configuration = json_get(evidence, "configuration"),
+		.reproducibility = json_get(evidence, "reproducibility"),
+		.runtime = json_get(evidence, "runtime"),
+		.response = json_get(evidence, "response"),
+		.finish_reason = json_get_text(evidence, "finishReason"),
+		.prompt_tokens = json_get_number(evidence, "promptTokens", -1),
+		.completion_tokens = json_get_number(evidence, "completionTokens", -1),
+		.fact_index = (unsigned)index,
+		.fact_count = (unsigned)count,
+		.gate = gate,
+		.daemon = daemon,
+		.journal = d->context->origin,
+		.run_id = d->draft.id,
+		.step_id = step,
+		.attempt = instance->attempt,
+		.started_ms = outcome->started_ms,
+		.finished_ms = outcome->finished_ms,
+		.signed_ms = d->trigger->wall_ms,
+		.duration_ms = outcome->duration_ms,
+		.clock = json_get(evidence, "clock"),
+	};
+	struct bytes payload = statement_build(arena, &parts);
+	struct digest id = digest_of(payload);
+	char *hex = arena_alloc(arena, DIGEST_HEX_LEN + 1), content[DIGEST_TEXT_LEN + 1];
+	digest_hex(&id, hex);
+	digest_text(&subject, content); /* no salt, positions or confidence in it: the content digest too */
+
+	struct digest configuration;
+	char configuration_text[DIGEST_TEXT_LEN + 1] = "";
+	if (json_get_digest(parts.configuration, "digest", &configuration))
+		digest_text(&configuration, configuration_text);
+	const char *runtime = json_get_text(evidence, "runtimeName"), *class = json_get_text(parts.reproducibility, "class");
+	struct json *document = json_copy(arena, candidate);
+	json_set_text(arena, document, "contentDigest", content);
+	json_set_text(arena, document, "run", d->draft.id);
+	json_set_text(arena, document, "task", instance->task->reference);
+	json_set_text(arena, document, "step", step);
+	json_set_number(arena, document, "attempt", instance->attempt);
+	json_set_text(arena, document, "runtime", runtime);
+	json_set_text(arena, document, "model", json_get_text(parts.model, "name"));
+	if (configuration_text[0])
+		json_set_text(arena, document, "configuration", configuration_text);
+	json_set_boolean(arena, document, "simulated", json_get_boolean(evidence, "simulated", false));
+	if (parts.reproducibility)
+		json_set(arena, document, "reproducibility", (struct json *)parts.reproducibility);
+
+	struct entry *entry = new_step_entry(d, ENTRY_FACT_RECORDED, step);
+	json_set_number(arena, entry->data, "attempt", instance->attempt);
+	json_set_number(arena, entry->data, "index", (double)index);
+	json_set_text(arena, entry->data, "verdict", accepted ? "PASSED" : "FAILED");
+	json_set_digest(arena, entry->data, "subject", &subject);
+	json_set_text(arena, entry->data, "runtime", runtime);
+	json_set_text(arena, entry->data, "class", class ? class : "unmeasured");
+	struct digest source;
+	if (digest_parse(json_get_text(candidate, "document") ? json_get_text(candidate, "document") : "", &source))
+		json_set_digest(arena, entry->data, "document", &source);
+	if (configuration_text[0])
+		json_set_digest(arena, entry->data, "configuration", &configuration);
+	entry->statement = payload;
+	entry_add_value(arena, entry, "payload", payload);
+	entry_add_value(arena, entry, "fact", json_print_arena(document, arena));
+	emit(d, entry);
+	return hex;
+}
+
+static const struct json *record_facts(struct deciding *d, const struct instance *instance, const char *step)
+{
+	const struct outcome *outcome = d->trigger->outcome;
+	struct json *output = json_copy(d->arena, outcome->output), *facts = json_array(d->arena);
+	size_t count = json_count(outcome->facts), rejected = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct json *candidate = json_at(outcome->facts, i);
+		const char *id = record_fact(d, instance, step, candidate, i, count);
+		if (!json_get_boolean(candidate, "accepted", false)) {
+			rejected++;
+			continue;
+		}
+		struct json *fact = json_object(d->arena);
+		json_set_text(d->arena, fact, "id", id);
+		json_set(d->arena, fact, "value", json_get(candidate, "value"));
+		json_set(d->arena, fact, "quote", json_get(candidate, "quote"));
+		json_add(d->arena, facts, fact);
+	}
+	json_set(d->arena, output, "facts", facts);
+	json_set_number(d->arena, output, "rejected", (double)rejected);
+	return output;
+}
+
+static void finish_attempt(struct deciding *d, const struct instance *instance, const char *step, enum entry_kind kind)
+{
+	const struct outcome *outcome = d->trigger->outcome;
+	struct entry *entry = new_step_entry(d, kind, step);
+
+	json_set_number(d->arena, entry->data, "attempt", instance->attempt);
+	if (kind == ENTRY_ATTEMPT_FAILED)
+		json_set_text(d->arena, entry->data, "class", failure_name(outcome->failure));
+	if (outcome->record)
+		carry(d, entry, "record", json_print_arena(outcome->record, d->arena));
+	carry(d, entry, "request", outcome->request);
+	carry(d, entry, "response", outcome->response);
+	emit(d, entry);
+}
+
+static void complete_call(struct deciding *d, const struct instance *instance, const char *step, const struct json *output)
+{
+	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step);
+	const struct task *task = instance->task;
+	size_t path_count = instance->path_count;
+	uint64_t path[STATE_LOOP_DEPTH_MAX];
+
+	memcpy(path, instance->path, path_count * sizeof *path);
+	name_value(d, entry, "output", make_value(d, output));
+	emit(d, entry);
+	push_parent(d, task, path, path_count);
+}
+
+static void fail_attempt(struct deciding *d, const struct instance *instance, const char *step)
+{
+	const struct outcome *outcome = d->trigger->outcome;
+	unsigned failures = instance->failures + (outcome->failure != FAILURE_INTERRUPTED);
+
+	finish_attempt(d, instance, step, ENTRY_ATTEMPT_FAILED);
+	if (failure_may_retry(outcome->failure) && failures < outcome->retry_attempts) {
+		char due[TIME_TEXT_LEN + 1];
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_RETRYING, step);
+		time_text(d->trigger->wall_ms + retry_delay_ms(d->draft.id, step, failures ? failures : 1, outcome->retry_floor_ms, outcome->retry_cap_ms, outcome->retry_after_ms), due);
+		json_set_number(d->arena, entry->data, "attempt", instance->attempt + 1);
+		json_set_text(d->arena, entry->data, "class", failure_name(outcome->failure));
+		json_set_text(d->arena, entry->data, "due", due);
+		emit(d, entry);
+		return;
+	}
+	if (outcome->output) { /* onFailure: continue. The section's outcome names the class (semantics.md 6). */
+		complete_call(d, instance, step, outcome->output);
+		return;
+	}
+	const char *title = arena_printf(d->arena, "%s: attempt %u %s", instance->task->name, instance->attempt, failure_name(outcome->failure));
+	fault_task(d, instance->task, instance->path, instance->path_count,
+		   error_json(d, failure_error_type(outcome->failure), outcome->status >= 400 ? outcome->status : failure_status(outcome->failure), title,
+			      outcome->detail, instance->task->reference, failure_name(outcome->failure)));
+}
+
+static void on_activity_done(struct deciding *d)
+{
+	const struct trigger *trigger = d->trigger;
+	const struct outcome *outcome = trigger->outcome;
+	uint64_t execution = 0;
+	const struct instance *instance = state_find_step(&d->draft, trigger->step_id, d->arena, &execution);
+
+	if (!instance || instance->execution != execution || !instance->in_flight || instance->attempt != trigger->attempt)
+		return; /* late or twice: what it says is about an attempt that is over */
+	if (!outcome->ok) {
+		fail_attempt(d, instance, trigger->step_id);
+		return;
+	}
+	if (outcome->document.data) {
+		struct entry *entry = new_entry(d, ENTRY_DOCUMENT_ADDED);
+		entry_add_value(d->arena, entry, "document", outcome->document);
+		json_set_number(d->arena, entry->data, "bytes", (double)outcome->document.len);
+		json_set_text(d->arena, entry->data, "mediaType", outcome->document_media_type ? outcome->document_media_type : "text/plain");
+		emit(d, entry);
+	}
+	finish_attempt(d, instance, trigger->step_id, ENTRY_ATTEMPT_SUCCEEDED);
+	const struct json *output = outcome->facts ? record_facts(d, instance, trigger->step_id) : outcome->output;
+	/* The draft's copy may have moved: emit() changed it. */
+	complete_call(d, state_find_step(&d->draft, trigger->step_id, d->arena, NULL), trigger->step_id, output);
+}
+
+static void on_cancel(struct deciding *d)
+{
+	end_all(d, NULL, NULL, 0, NULL);
+	struct entry *entry = new_entry(d, d->trigger->kill ? ENTRY_RUN_KILLED : ENTRY_RUN_CANCELLED);
+	if (d->trigger->reason)
+		carry(d, entry, "reason", json_print_arena(json_text(d->arena, d->trigger->reason), d->arena));
+	end_run(d, entry);
+}
+
+void workflow_decide(const struct state *state, const struct trigger *trigger, const struct decide_context *context, struct decision *decision)
+{
+	struct deciding d = {.base = state, .decision = decision, .arena = &decision->arena, .trigger = trigger, .context = context};
+
+	CHECK((trigger->kind == TRIGGER_SUBMITTED) == (state->entry_count == 0));
+	if (run_status_ended(state->status))
+		return;
+	state_draft(&d.draft, state, d.arena);
+	switch (trigger->kind) {
+	case TRIGGER_SUBMITTED:
+		on_submitted(&d);
+		break;
+	case TRIGGER_RESTARTED:
+		on_restarted(&d);
+		break;
+	case TRIGGER_CONTINUE:
+		push_all(&d);
+		break;
+	case TRIGGER_ACTIVITY_DONE:
+		on_activity_done(&d);
+		break;
+	case TRIGGER_DEADLINE:
+		on_deadline(&d);
+		break;
+	case TRIGGER_CANCEL:
+		on_cancel(&d);
+		break;
+	}
+	run_queue(&d);
+	if (decision->need_count > 0)
+		decision->entry_count = decision->effect_count = 0;
+}

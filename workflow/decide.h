@@ -1,0 +1,109 @@
+/* What happens next: (state, trigger) -> entries + effects. Pure: no I/O, clock, randomness or threads; the trigger carries
+ * its time, jitter is a hash of run, step and attempt.
+ *
+ * A decision that needs a value that is not in memory comes back with `needs` and nothing else: load them (the `load`
+ * effect of semantics.md 2) and decide again with the same trigger. `evaluate` will work the same way once expressions
+ * run in helper processes. New here? Read workflow_decide() in decide.c. */
+#pragma once
+
+#include "workflow/state.h"
+
+enum {
+	DECISION_ENTRIES_MAX = 256, /* soft: past it a decision stops and asks to be continued after its commit */
+	DECISION_NEEDS_MAX = 100000,
+};
+
+enum trigger_kind {
+	TRIGGER_SUBMITTED, /* a new run */
+	TRIGGER_RESTARTED, /* loaded again after the daemon went away */
+	TRIGGER_CONTINUE, /* the last decision stopped at its limit */
+	TRIGGER_ACTIVITY_DONE,
+	TRIGGER_DEADLINE, /* state_next_deadline_ms() has passed */
+	TRIGGER_CANCEL,
+};
+
+/* How an attempt ended. Everything borrowed. The meaning of each member is activity.h's. */
+struct outcome {
+	bool ok;
+	enum failure_class failure;
+	const char *detail;
+	int status;
+	int64_t retry_after_ms;
+	unsigned retry_attempts;
+	int64_t retry_floor_ms, retry_cap_ms;
+	const struct json *output, *record;
+	struct bytes request, response, document;
+	const char *document_media_type;
+	const struct json *facts, *evidence;
+	int64_t started_ms, finished_ms, duration_ms;
+};
+
+struct trigger {
+	enum trigger_kind kind;
+	int64_t wall_ms;
+	/* SUBMITTED */
+	const char *run_id;
+	struct bytes input; /* canonical JSON */
+	const struct json *labels; /* {key: text} or NULL */
+	/* ACTIVITY_DONE */
+	const char *step_id;
+	unsigned attempt;
+	const struct outcome *outcome;
+	/* CANCEL */
+	const char *reason; /* or NULL */
+	bool kill;
+	/* Any ending: what the run's record says ({"wallUs", "stages"}), or NULL. */
+	const struct json *run_record;
+};
+
+enum effect_kind {
+	EFFECT_START_ACTIVITY,
+	EFFECT_CANCEL_ACTIVITY,
+	EFFECT_CONTINUE, /* trigger CONTINUE after the commit */
+	EFFECT_RUN_ENDED,
+};
+
+struct effect {
+	enum effect_kind kind;
+	const char *step_id; /* START, CANCEL */
+	unsigned attempt;
+	enum task_function function; /* START */
+	const struct json *with; /* START */
+	char key[DIGEST_HEX_LEN + 1]; /* START: the idempotency key */
+};
+
+struct value_need {
+	struct digest digest;
+	uint64_t content_id; /* 0: by digest */
+	uint64_t size;
+};
+
+struct decision {
+	struct arena arena;
+	struct entry *entries;
+	size_t entry_count, entry_cap;
+	struct effect *effects;
+	size_t effect_count, effect_cap;
+	struct value_need *needs; /* not empty: nothing else counts */
+	size_t need_count, need_cap;
+};
+
+/* Values that were loaded, by digest; NULL: not at hand. The answer lives until the decision is closed. */
+struct value_source {
+	const struct json *(*get)(void *context, const struct digest *digest);
+	void *context;
+};
+
+struct decide_context {
+	const char *origin; /* of the log: goes into statements */
+	const char *daemon_version;
+	struct value_source values;
+};
+
+void decision_init(struct decision *decision);
+void decision_close(struct decision *decision);
+/* Stale triggers (an answer for an attempt that is over, a deadline that is not due) give an empty decision. */
+void workflow_decide(const struct state *state, const struct trigger *trigger, const struct decide_context *context, struct decision *decision);
+
+/* "Equal content" of a submission (semantics.md 3): of definition digest, input and labels. */
+struct digest submission_digest(const struct digest *definition, const struct digest *input, const struct json *labels);

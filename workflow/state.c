@@ -1,0 +1,804 @@
+/* See state.h. Read workflow_apply() first: the one fold. */
+#include "workflow/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/time.h"
+
+enum { TABLE_SLOTS_MIN = 16 };
+
+const char *run_status_name(enum run_status status)
+{
+	static const char *const names[] = {"pending", "running", "waiting", "suspended", "cancelled", "faulted", "completed"};
+	return names[status];
+}
+
+bool run_status_ended(enum run_status status)
+{
+	return status == RUN_CANCELLED || status == RUN_FAULTED || status == RUN_COMPLETED;
+}
+
+const char *instance_phase_name(enum instance_phase phase)
+{
+	/* Status words of the interface: a task that backs off is waiting. */
+	static const char *const names[] = {"pending", "running", "waiting", "completed", "faulted", "cancelled", "skipped"};
+	return names[phase];
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t digest_hash(const struct digest *digest)
+{
+	uint64_t hash;
+
+	memcpy(&hash, digest->bytes, sizeof hash);
+	return hash;
+}
+
+static struct value *find_own_value(const struct state *state, const struct digest *digest)
+{
+	if (state->value_slots == 0)
+		return NULL;
+	struct value *value = state->values[digest_hash(digest) & (state->value_slots - 1)];
+	while (value && !digest_equal(&value->digest, digest))
+		value = value->next;
+	return value;
+}
+
+struct value *state_find_value(const struct state *state, const struct digest *digest)
+{
+	struct value *value = find_own_value(state, digest);
+
+	return value || !state->base ? value : find_own_value(state->base, digest);
+}
+
+static void *allocate(struct state *state, size_t size)
+{
+	return state->arena ? arena_zero(state->arena, size) : memory_zero(size);
+}
+
+static void grow_values(struct state *state)
+{
+	size_t slots = state->value_slots ? state->value_slots * 2 : TABLE_SLOTS_MIN;
+	struct value **values = allocate(state, slots * sizeof *values);
+
+	for (size_t i = 0; i < state->value_slots; i++)
+		for (struct value *value = state->values[i], *next; value; value = next) {
+			size_t slot = digest_hash(&value->digest) & (slots - 1);
+			next = value->next;
+			value->next = values[slot];
+			values[slot] = value;
+		}
+	if (!state->arena)
+		free(state->values);
+	state->values = values;
+	state->value_slots = slots;
+}
+
+static struct value *add_value(struct state *state, const struct digest *digest)
+{
+	if (state->value_count >= state->value_slots)
+		grow_values(state);
+	struct value *value = allocate(state, sizeof *value);
+	size_t slot = digest_hash(digest) & (state->value_slots - 1);
+	value->digest = *digest;
+	value->next = state->values[slot];
+	state->values[slot] = value;
+	state->value_count++;
+	return value;
+}
+
+static void drop_value(struct state *state, struct value *value)
+{
+	if (!value || state->base)
+		return;
+	CHECK(value->use_count > 0);
+	if (--value->use_count > 0)
+		return;
+	struct value **link = &state->values[digest_hash(&value->digest) & (state->value_slots - 1)];
+	while (*link != value)
+		link = &(*link)->next;
+	*link = value->next;
+	state->value_count--;
+	free((void *)value->bytes.data);
+	free(value);
+}
+
+/* Put a value into a slot of an instance or of the run. In the real state the slot counts as a use. */
+static void set_value(struct state *state, struct value **slot, struct value *value)
+{
+	struct value *old = *slot;
+
+	if (value && !state->base)
+		value->use_count++;
+	*slot = value;
+	drop_value(state, old);
+}
+
+/* The value that data[name] names: it travels with this entry, or an earlier entry of the run brought it. */
+static struct value *take_value(struct state *state, const struct entry *entry, const char *name)
+{
+	struct digest digest;
+
+	if (!json_get_digest(entry->data, name, &digest))
+		return NULL;
+	struct value *value = state_find_value(state, &digest);
+	for (size_t slot = 0; slot < entry->value_count; slot++) {
+		const struct entry_value *carried = &entry->values[slot];
+		if (!digest_equal(&carried->digest, &digest))
+			continue;
+		if (value && (value->content_id || state->base))
+			return value;
+		if (!value)
+			value = add_value(state, &digest);
+		value->size = carried->size;
+		if (state->base) {
+			value->bytes = carried->bytes; /* whole: it lives as long as the draft */
+			return value;
+		}
+		value->content_id = CONTENT_ID(entry->seq, slot);
+		if (carried->bytes.data && carried->size <= VALUE_INLINE_MAX && !value->bytes.data) {
+			uint8_t *copy = memory_alloc(carried->size + 1);
+			memcpy(copy, carried->bytes.data, carried->size);
+			copy[carried->size] = 0;
+			value->bytes = (struct bytes){copy, carried->size};
+		}
+		return value;
+	}
+	return value ? value : add_value(state, &digest); /* Named earlier, no longer in memory: loaded by digest when needed. */
+}
+
+/* --- instances ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t instance_hash(const struct task *task, bool is_body, const uint64_t *path, size_t path_count)
+{
+	uint64_t hash = ((uint64_t)(uintptr_t)task >> 4) * 0x9e3779b97f4a7c15u + is_body;
+
+	for (size_t i = 0; i < path_count; i++)
+		hash = (hash ^ path[i]) * 0x100000001b3u + (hash >> 29);
+	return hash ^ (hash >> 32);
+}
+
+static struct instance *find_own(const struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count)
+{
+	if (state->instance_slots == 0)
+		return NULL;
+	struct instance *instance = state->instances[instance_hash(task, is_body, path, path_count) & (state->instance_slots - 1)];
+	for (; instance; instance = instance->next)
+		if (instance->task == task && instance->is_body == is_body && instance->path_count == path_count &&
+		    memcmp(instance->path, path, path_count * sizeof *path) == 0)
+			return instance;
+	return NULL;
+}
+
+const struct instance *state_find(const struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count)
+{
+	const struct instance *instance = find_own(state, task, is_body, path, path_count);
+
+	return instance || !state->base ? instance : find_own(state->base, task, is_body, path, path_count);
+}
+
+static void grow_instances(struct state *state)
+{
+	size_t slots = state->instance_slots ? state->instance_slots * 2 : TABLE_SLOTS_MIN;
+	struct instance **instances = allocate(state, slots * sizeof *instances);
+
+	for (size_t i = 0; i < state->instance_slots; i++)
+		for (struct instance *instance = state->instances[i], *next; instance; instance = next) {
+			size_t slot = instance_hash(instance->task, instance->is_body, instance->path, instance->path_count) & (slots - 1);
+			next = instance->next;
+			instance->next = instances[slot];
+			instances[slot] = instance;
+		}
+	if (!state->arena)
+		free(state->instances);
+	state->instances = instances;
+	state->instance_slots = slots;
+}
+
+static void link_instance(struct state *state, struct instance *instance)
+{
+	if (state->instance_count >= state->instance_slots)
+		grow_instances(state);
+	size_t slot = instance_hash(instance->task, instance->is_body, instance->path, instance->path_count) & (state->instance_slots - 1);
+	instance->next = state->instances[slot];
+	state->instances[slot] = instance;
+	state->instance_count++;
+}
+
+/* For changing: a draft gets its own copy first. NULL: never entered. */
+static struct instance *edit(struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count)
+{
+	struct instance *instance = find_own(state, task, is_body, path, path_count);
+
+	if (instance || !state->base)
+		return instance;
+	const struct instance *original = find_own(state->base, task, is_body, path, path_count);
+	if (!original)
+		return NULL;
+	instance = arena_alloc(state->arena, sizeof *instance);
+	*instance = *original;
+	instance->copied = true;
+	list_init(&instance->live);
+	link_instance(state, instance);
+	return instance;
+}
+
+static struct instance *edit_or_add(struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count)
+{
+	struct instance *instance = edit(state, task, is_body, path, path_count);
+
+	if (instance)
+		return instance;
+	instance = allocate(state, sizeof *instance);
+	instance->task = task;
+	instance->is_body = is_body;
+	memcpy(instance->path, path, path_count * sizeof *path);
+	instance->path_count = (uint8_t)path_count;
+	list_init(&instance->live);
+	link_instance(state, instance);
+	return instance;
+}
+
+static void set_phase(struct state *state, struct instance *instance, enum instance_phase phase)
+{
+	bool live = phase == INSTANCE_STARTED || phase == INSTANCE_BACKING_OFF;
+
+	instance->phase = phase;
+	if (instance->copied)
+		return;
+	if (!live)
+		list_remove(&instance->live);
+	else if (list_empty(&instance->live))
+		list_add_last(&state->live, &instance->live);
+}
+
+/* What a finished instance no longer needs. Its record stays for the execution number and, in a for, the output. */
+static void release_values(struct state *state, struct instance *instance)
+{
+	set_value(state, &instance->input, NULL);
+	set_value(state, &instance->current, NULL);
+	set_value(state, &instance->items, NULL);
+	set_value(state, &instance->with, NULL);
+}
+
+static void free_instance(struct state *state, struct instance *instance)
+{
+	struct instance **link = &state->instances[instance_hash(instance->task, instance->is_body, instance->path, instance->path_count) & (state->instance_slots - 1)];
+
+	while (*link != instance)
+		link = &(*link)->next;
+	*link = instance->next;
+	state->instance_count--;
+	release_values(state, instance);
+	set_value(state, &instance->output, NULL);
+	list_remove(&instance->live);
+	free(instance);
+}
+
+const struct instance *state_root(const struct state *state)
+{
+	return state_find(state, state->definition->root, false, (const uint64_t[1]){0}, 0);
+}
+
+/* Task and iteration path of the sequence that holds (task, path); false for the root. */
+static bool parent_key(const struct task *task, bool is_body, size_t path_count, const struct task **parent, bool *parent_is_body, size_t *parent_count)
+{
+	if (is_body) { /* an iteration belongs to its for */
+		*parent = task;
+		*parent_is_body = false;
+		*parent_count = path_count - 1;
+		return true;
+	}
+	if (!task->parent)
+		return false;
+	*parent = task->parent;
+	*parent_is_body = task->parent->kind == TASK_FOR;
+	*parent_count = path_count;
+	return true;
+}
+
+const struct instance *state_parent_sequence(const struct state *state, const struct instance *instance)
+{
+	const struct task *parent;
+	bool is_body;
+	size_t count;
+
+	if (!parent_key(instance->task, instance->is_body, instance->path_count, &parent, &is_body, &count))
+		return NULL;
+	return state_find(state, parent, is_body, instance->path, count);
+}
+
+const struct instance *state_find_step(const struct state *state, const char *text, struct arena *arena, uint64_t *execution)
+{
+	struct step_id id;
+
+	if (!text || !step_id_parse(arena, text, &id))
+		return NULL;
+	const struct task *task = definition_find_task(state->definition, id.reference);
+	if (!task || id.iteration_count != task->loop_depth)
+		return NULL;
+	if (execution)
+		*execution = id.execution;
+	return state_find(state, task, false, id.iterations, id.iteration_count);
+}
+
+/* --- the state ---------------------------------------------------------------------------------------------------- */
+
+void state_init(struct state *state, const struct definition *definition)
+{
+	*state = (struct state){.definition = definition};
+	list_init(&state->live);
+}
+
+void state_draft(struct state *draft, const struct state *base, struct arena *arena)
+{
+	*draft = *base;
+	draft->base = base;
+	draft->arena = arena;
+	draft->instances = NULL;
+	draft->instance_slots = draft->instance_count = 0;
+	draft->values = NULL;
+	draft->value_slots = draft->value_count = 0;
+	list_init(&draft->live);
+}
+
+void state_close(struct state *state)
+{
+	for (size_t i = 0; i < state->instance_slots; i++)
+		while (state->instances[i])
+			free_instance(state, state->instances[i]);
+	set_value(state, &state->input, NULL);
+	set_value(state, &state->output, NULL);
+	set_value(state, &state->error, NULL);
+	for (size_t i = 0; i < state->value_slots; i++)
+		for (struct value *value = state->values[i], *next; value; value = next) {
+			next = value->next;
+			free((void *)value->bytes.data);
+			free(value);
+		}
+	free(state->instances);
+	free(state->values);
+	*state = (struct state){0};
+}
+
+int64_t state_next_deadline_ms(const struct state *state)
+{
+	int64_t earliest = 0;
+
+	LIST_EACH(link, &state->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (instance->phase == INSTANCE_BACKING_OFF && (earliest == 0 || instance->due_ms < earliest))
+			earliest = instance->due_ms;
+	}
+	return earliest;
+}
+
+bool state_is_idle(const struct state *state)
+{
+	LIST_EACH(link, &state->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (instance->in_flight)
+			return false;
+	}
+	return true;
+}
+
+/* --- the fold ----------------------------------------------------------------------------------------------------- */
+
+/* The task and iterations that data.stepId names. */
+static const struct task *step_task(const struct state *state, const struct entry *entry, struct arena *arena, struct step_id *id)
+{
+	const char *text = json_get_text(entry->data, "stepId");
+
+	if (!text || !step_id_parse(arena, text, id))
+		return NULL;
+	const struct task *task = definition_find_task(state->definition, id->reference);
+	return task && id->iteration_count == task->loop_depth ? task : NULL;
+}
+
+/* The sequence around (task, path); an iteration comes to life with the first entry of one of its tasks. */
+static struct instance *edit_sequence(struct state *state, const struct task *task, const uint64_t *path, size_t path_count, uint64_t seq)
+{
+	const struct task *parent;
+	bool is_body;
+	size_t count;
+
+	CHECK(parent_key(task, false, path_count, &parent, &is_body, &count));
+	struct instance *sequence = edit(state, parent, is_body, path, count);
+	if (!is_body || (sequence && sequence->phase == INSTANCE_STARTED))
+		return sequence && sequence->phase == INSTANCE_STARTED ? sequence : NULL;
+
+	struct instance *loop = edit(state, parent, false, path, count - 1);
+	if (!loop || loop->phase != INSTANCE_STARTED || path[count - 1] != loop->next_iteration || loop->next_iteration >= loop->item_count)
+		return NULL;
+	loop->next_iteration++;
+	loop->live_count++;
+	sequence = edit_or_add(state, parent, true, path, count);
+	sequence->execution = loop->execution;
+	sequence->start_seq = seq;
+	sequence->cursor = 0;
+	sequence->child_live = false;
+	set_value(state, &sequence->current, parent->concurrency == 0 && loop->current ? loop->current : loop->input);
+	set_phase(state, sequence, INSTANCE_STARTED);
+	return sequence;
+}
+
+/* A task of the sequence has its output: move on; the last task of an iteration ends the iteration. */
+static void advance_sequence(struct state *state, struct instance *sequence, const struct task *task, struct value *output)
+{
+	sequence->cursor = task->index + 1;
+	sequence->child_live = false;
+	set_value(state, &sequence->current, output);
+	if (!sequence->is_body || sequence->cursor < sequence->task->body.count)
+		return;
+
+	struct instance *loop = edit(state, sequence->task, false, sequence->path, (size_t)sequence->path_count - 1);
+	CHECK(loop != NULL);
+	loop->done_count++;
+	loop->live_count--;
+	if (loop->task->concurrency == 0)
+		set_value(state, &loop->current, output); /* chained: the next iteration's input */
+	else
+		set_value(state, &sequence->output, output);
+	set_phase(state, sequence, INSTANCE_COMPLETED);
+	release_values(state, sequence);
+}
+
+static int corrupt(const struct state *state, const struct entry *entry, const char *expected, struct error *error)
+{
+	const char *step = json_get_text(entry->data, "stepId");
+
+	return error_set(error, ERR_CORRUPT, "run %s: entry %" PRIu64 " (%s%s%s) cannot follow: %s", state->id, entry->seq,
+			 entry_kind_name(entry->kind), step ? " " : "", step ? step : "", expected);
+}
+
+static int apply_task(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
+{
+	struct step_id id;
+	const struct task *task = step_task(state, entry, arena, &id);
+
+	if (!task || !task->parent)
+		return corrupt(state, entry, "the definition has no such task", error);
+	struct instance *instance = edit(state, task, false, id.iterations, id.iteration_count);
+	bool live = instance && instance->execution == id.execution && (instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF);
+
+	if (!live) { /* It begins here: task.started, or a pure task's only entry. */
+		struct instance *sequence = edit_sequence(state, task, id.iterations, id.iteration_count, entry->seq);
+		if (!sequence || sequence->child_live || sequence->cursor != task->index)
+			return corrupt(state, entry, "it is not this task's turn", error);
+		uint64_t execution = instance ? instance->execution + 1 : 1;
+		if (id.execution != execution)
+			return corrupt(state, entry, "the execution number is not the next one", error);
+		if (entry->kind != ENTRY_TASK_STARTED && entry->kind != ENTRY_TASK_COMPLETED && entry->kind != ENTRY_TASK_SKIPPED &&
+		    entry->kind != ENTRY_TASK_FAULTED)
+			return corrupt(state, entry, "the task is not under way", error);
+		instance = edit_or_add(state, task, false, id.iterations, id.iteration_count);
+		set_value(state, &instance->output, NULL);
+		release_values(state, instance);
+		instance->execution = execution;
+		instance->cursor = 0;
+		instance->child_live = instance->in_flight = false;
+		instance->attempt = instance->failures = 0;
+		instance->item_count = instance->next_iteration = instance->done_count = instance->live_count = 0;
+		instance->due_ms = 0;
+		instance->start_seq = entry->seq;
+		if (entry->kind == ENTRY_TASK_STARTED) {
+			sequence->child_live = true;
+			set_value(state, &instance->input, take_value(state, entry, "input"));
+			if (task->kind == TASK_DO)
+				set_value(state, &instance->current, instance->input);
+			if (task->kind == TASK_FOR) {
+				set_value(state, &instance->items, take_value(state, entry, "in"));
+				instance->item_count = (uint64_t)json_get_number(entry->data, "items", 0);
+			}
+			set_phase(state, instance, INSTANCE_STARTED);
+			return 0;
+		}
+	} else if (entry->kind == ENTRY_TASK_STARTED || entry->kind == ENTRY_TASK_SKIPPED) {
+		return corrupt(state, entry, "the task is under way already", error);
+	}
+
+	switch (entry->kind) {
+	case ENTRY_TASK_COMPLETED:
+	case ENTRY_TASK_SKIPPED: {
+		struct instance *sequence = edit_sequence(state, task, id.iterations, id.iteration_count, entry->seq);
+		struct value *output = take_value(state, entry, "output");
+		if (!sequence || !output)
+			return corrupt(state, entry, "no output, or nothing holds this task", error);
+		if (instance->in_flight || instance->live_count > 0 || instance->child_live)
+			return corrupt(state, entry, "something inside it is still under way", error);
+		set_phase(state, instance, entry->kind == ENTRY_TASK_COMPLETED ? INSTANCE_COMPLETED : INSTANCE_SKIPPED);
+		advance_sequence(state, sequence, task, output);
+		release_values(state, instance);
+		return 0;
+	}
+	case ENTRY_TASK_FAULTED:
+	case ENTRY_TASK_CANCELLED:
+		instance->in_flight = false;
+		set_phase(state, instance, entry->kind == ENTRY_TASK_FAULTED ? INSTANCE_FAULTED : INSTANCE_CANCELLED);
+		release_values(state, instance);
+		return 0;
+	case ENTRY_TASK_RETRYING: {
+		const char *due = json_get_text(entry->data, "due");
+		if (instance->in_flight || !due || !time_parse(due, &instance->due_ms))
+			return corrupt(state, entry, "no time, or an attempt is in flight", error);
+		set_phase(state, instance, INSTANCE_BACKING_OFF);
+		return 0;
+	}
+	default:
+		CHECK(!"a task entry");
+		return 0;
+	}
+}
+
+static int apply_attempt(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
+{
+	struct step_id id;
+	const struct task *task = step_task(state, entry, arena, &id);
+	struct instance *instance = task ? edit(state, task, false, id.iterations, id.iteration_count) : NULL;
+	unsigned attempt = (unsigned)json_get_number(entry->data, "attempt", 0);
+
+	if (!instance || instance->execution != id.execution)
+		return corrupt(state, entry, "the task is not under way", error);
+	switch (entry->kind) {
+	case ENTRY_ATTEMPT_STARTED:
+		if (instance->in_flight || attempt != instance->attempt + 1 ||
+		    (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
+			return corrupt(state, entry, "another attempt is in flight, or its number is not the next one", error);
+		instance->attempt = attempt;
+		instance->in_flight = true;
+		instance->due_ms = 0;
+		set_value(state, &instance->with, take_value(state, entry, "with"));
+		set_phase(state, instance, INSTANCE_STARTED);
+		return 0;
+	case ENTRY_ATTEMPT_SUCCEEDED:
+	case ENTRY_ATTEMPT_FAILED:
+		if (!instance->in_flight || attempt != instance->attempt)
+			return corrupt(state, entry, "this attempt is not in flight", error);
+		instance->in_flight = false;
+		if (entry->kind == ENTRY_ATTEMPT_FAILED) {
+			const char *class = json_get_text(entry->data, "class");
+			if (!class || strcmp(class, failure_name(FAILURE_INTERRUPTED)) != 0)
+				instance->failures++;
+		}
+		return 0;
+	default:
+		CHECK(!"an attempt entry");
+		return 0;
+	}
+}
+
+static int apply_created(struct state *state, const struct entry *entry, struct error *error)
+{
+	const char *id = json_get_text(entry->data, "runId");
+
+	if (state->entry_count > 0 || !id || !id_valid(id))
+		return corrupt(state, entry, "a run is created once, with a good id", error);
+	snprintf(state->id, sizeof state->id, "%s", id);
+	state->status = RUN_RUNNING;
+	state->created_ms = entry->time_ms;
+	state->seq_first = entry->seq;
+	set_value(state, &state->input, take_value(state, entry, "input"));
+	struct instance *root = edit_or_add(state, state->definition->root, false, (const uint64_t[1]){0}, 0);
+	root->execution = 1;
+	root->start_seq = entry->seq;
+	set_value(state, &root->input, state->input);
+	set_value(state, &root->current, state->input);
+	set_phase(state, root, INSTANCE_STARTED);
+	return 0;
+}
+
+static int apply_ended(struct state *state, const struct entry *entry, struct error *error)
+{
+	struct instance *root = edit(state, state->definition->root, false, (const uint64_t[1]){0}, 0);
+
+	if (!root || run_status_ended(state->status))
+		return corrupt(state, entry, "the run has ended already", error);
+	switch (entry->kind) {
+	case ENTRY_RUN_COMPLETED:
+		state->status = RUN_COMPLETED;
+		set_value(state, &state->output, take_value(state, entry, "output"));
+		set_phase(state, root, INSTANCE_COMPLETED);
+		break;
+	case ENTRY_RUN_FAULTED:
+		state->status = RUN_FAULTED;
+		set_value(state, &state->error, take_value(state, entry, "error"));
+		set_phase(state, root, INSTANCE_FAULTED);
+		break;
+	default:
+		state->status = RUN_CANCELLED;
+		state->killed = entry->kind == ENTRY_RUN_KILLED;
+		set_phase(state, root, INSTANCE_CANCELLED);
+		break;
+	}
+	state->ended_ms = entry->time_ms;
+	release_values(state, root);
+	if (!state->base) /* Nothing of an ended run decides anything any more. */
+		for (size_t i = 0; i < state->instance_slots; i++)
+			while (state->instances[i])
+				free_instance(state, state->instances[i]);
+	return 0;
+}
+
+/* Drop the records of the tasks in a list, at one iteration path, and of all below them. Their execution numbers go with
+ * them: nothing in this release enters a finished list again. (Base only; a draft is short-lived.) */
+static void forget_list(struct state *state, const struct task *task, uint64_t *path, size_t path_count)
+{
+	for (size_t i = 0; i < task->body.count; i++) {
+		const struct task *child = task->body.tasks[i];
+		struct instance *instance = find_own(state, child, false, path, path_count);
+		if (!instance)
+			continue;
+		if (child->kind == TASK_DO)
+			forget_list(state, child, path, path_count);
+		if (child->kind == TASK_FOR)
+			for (path[path_count] = 0; path[path_count] < instance->next_iteration; path[path_count]++) {
+				struct instance *body = find_own(state, child, true, path, path_count + 1);
+				forget_list(state, child, path, path_count + 1);
+				if (body)
+					free_instance(state, body);
+			}
+		free_instance(state, instance);
+	}
+}
+
+/* What a completed task leaves behind: nothing below it, and nothing of an iteration that it was the last task of. */
+static void forget_finished(struct state *state, const struct entry *entry, struct arena *arena)
+{
+	struct step_id id;
+	const struct task *task = step_task(state, entry, arena, &id);
+	uint64_t path[STATE_LOOP_DEPTH_MAX + 1];
+
+	if (state->base || !task)
+		return;
+	memcpy(path, id.iterations, id.iteration_count * sizeof *path);
+	if (task->kind == TASK_DO)
+		forget_list(state, task, path, id.iteration_count);
+	struct instance *instance = find_own(state, task, false, path, id.iteration_count);
+	if (task->kind == TASK_FOR && instance)
+		for (path[id.iteration_count] = 0; path[id.iteration_count] < instance->next_iteration; path[id.iteration_count]++) {
+			struct instance *body = find_own(state, task, true, path, id.iteration_count + 1);
+			if (body)
+				free_instance(state, body);
+		}
+	if (task->parent->kind == TASK_FOR && task->index + 1 == task->parent->body.count)
+		forget_list(state, task->parent, path, id.iteration_count);
+}
+
+int workflow_apply(struct state *state, const struct entry *entry, struct error *error)
+{
+	struct arena arena;
+	int rc = 0;
+
+	if (entry->kind != ENTRY_RUN_CREATED && state->entry_count == 0)
+		return corrupt(state, entry, "the run was not created", error);
+	arena_init(&arena);
+	switch (entry->kind) {
+	case ENTRY_RUN_CREATED:
+		rc = apply_created(state, entry, error);
+		break;
+	case ENTRY_RUN_COMPLETED:
+	case ENTRY_RUN_FAULTED:
+	case ENTRY_RUN_CANCELLED:
+	case ENTRY_RUN_KILLED:
+		rc = apply_ended(state, entry, error);
+		break;
+	case ENTRY_RUN_SUSPENDED:
+		state->status = RUN_SUSPENDED;
+		break;
+	case ENTRY_RUN_RESUMED:
+		state->status = RUN_RUNNING;
+		break;
+	case ENTRY_TASK_STARTED:
+	case ENTRY_TASK_COMPLETED:
+	case ENTRY_TASK_FAULTED:
+	case ENTRY_TASK_CANCELLED:
+	case ENTRY_TASK_SKIPPED:
+	case ENTRY_TASK_RETRYING:
+		rc = apply_task(state, entry, &arena, error);
+		if (rc == 0 && entry->kind == ENTRY_TASK_COMPLETED)
+			forget_finished(state, entry, &arena);
+		break;
+	case ENTRY_ATTEMPT_STARTED:
+	case ENTRY_ATTEMPT_SUCCEEDED:
+	case ENTRY_ATTEMPT_FAILED:
+		rc = apply_attempt(state, entry, &arena, error);
+		break;
+	case ENTRY_FACT_RECORDED: {
+		const char *verdict = json_get_text(entry->data, "verdict");
+		if (verdict && strcmp(verdict, "PASSED") == 0)
+			state->fact_count++;
+		else
+			state->rejected_count++;
+		break;
+	}
+	case ENTRY_TIMER_SET:
+	case ENTRY_TIMER_FIRED:
+	case ENTRY_DOCUMENT_ADDED: /* stands among a run's entries when its input held the document */
+		break;
+	case ENTRY_JOURNAL_OPENED:
+	case ENTRY_KEY_ADDED:
+	case ENTRY_DAEMON_STARTED:
+	case ENTRY_DAEMON_STOPPING:
+	case ENTRY_CLOCK_STEPPED:
+	case ENTRY_CONFIG_LOADED:
+	case ENTRY_DEFINITION_ADDED:
+	case ENTRY_OPERATOR_ACTION:
+	case ENTRY_FACT_ERASED:
+	case ENTRY_KIND_COUNT:
+		rc = corrupt(state, entry, "no such entry belongs to a run", error);
+		break;
+	}
+	arena_close(&arena);
+	if (rc == 0) {
+		state->entry_count++;
+		state->seq_last = entry->seq;
+	}
+	return rc;
+}
+
+/* --- comparing states --------------------------------------------------------------------------------------------- */
+
+static void print_value(struct buffer *out, const char *name, const struct value *value)
+{
+	char hex[DIGEST_HEX_LEN + 1] = "-";
+
+	if (value)
+		digest_hex(&value->digest, hex);
+	buffer_printf(out, " %s=%s", name, hex);
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct digest state_digest(const struct state *state)
+{
+	struct arena arena;
+	struct buffer out;
+	size_t count = 0;
+
+	arena_init(&arena);
+	buffer_init(&out, SIZE_MAX);
+	buffer_printf(&out, "%s %s %d", state->id, run_status_name(state->status), state->killed);
+	print_value(&out, "input", state->input);
+	print_value(&out, "output", state->output);
+	print_value(&out, "error", state->error);
+	buffer_printf(&out, " facts=%" PRIu64 "/%" PRIu64 "\n", state->fact_count, state->rejected_count);
+
+	/* Hash order depends on addresses: sort the lines. */
+	char **lines = arena_alloc(&arena, (state->instance_count + 1) * sizeof *lines);
+	for (size_t slot = 0; slot < state->instance_slots; slot++)
+		for (const struct instance *instance = state->instances[slot]; instance; instance = instance->next) {
+			struct buffer line;
+			buffer_init(&line, SIZE_MAX);
+			buffer_printf(&line, "%s%s", instance->task->reference, instance->is_body ? " body" : "");
+			for (size_t i = 0; i < instance->path_count; i++)
+				buffer_printf(&line, "#%" PRIu64, instance->path[i]);
+			buffer_printf(&line, "@%" PRIu64 " %s cursor=%zu child=%d items=%" PRIu64 " next=%" PRIu64 " done=%" PRIu64 " live=%" PRIu64
+					     " attempt=%u failures=%u flight=%d due=%" PRId64,
+				      instance->execution, instance_phase_name(instance->phase), instance->cursor, instance->child_live, instance->item_count,
+				      instance->next_iteration, instance->done_count, instance->live_count, instance->attempt, instance->failures,
+				      instance->in_flight, instance->due_ms);
+			print_value(&line, "input", instance->input);
+			print_value(&line, "output", instance->output);
+			print_value(&line, "current", instance->current);
+			print_value(&line, "items", instance->items);
+			print_value(&line, "with", instance->with);
+			lines[count++] = arena_text(&arena, buffer_text(&line));
+			buffer_close(&line);
+		}
+	qsort(lines, count, sizeof *lines, compare_lines);
+	for (size_t i = 0; i < count; i++)
+		buffer_printf(&out, "%s\n", lines[i]);
+	struct digest digest = digest_of(buffer_bytes(&out));
+	buffer_close(&out);
+	arena_close(&arena);
+	return digest;
+}

@@ -1,0 +1,115 @@
+/* The state of one run: the fold of its entries. Pure.
+ *
+ * There is one fold, workflow_apply(). It is used twice: after a commit on the real state, and inside a decision on a
+ * *draft*, a thin layer over the real state, so that one decision can look several steps ahead without changing anything
+ * that is not yet durable. A draft copies an instance when it first changes it; dropping the draft undoes all.
+ *
+ * Threads: one at a time (the loop). New here? Read workflow_apply() in state.c, then decide.h. */
+#pragma once
+
+#include "workflow/base/failure.h"
+#include "workflow/base/id.h"
+#include "workflow/base/list.h"
+#include "workflow/entry.h"
+#include "workflow/language/definition.h"
+
+enum { STATE_LOOP_DEPTH_MAX = STEP_LOOPS_MAX };
+
+/* A value of the run. Small ones are here in full; larger ones are known by digest and place and loaded when needed. */
+struct value {
+	struct digest digest;
+	uint64_t size;
+	uint64_t content_id; /* CONTENT_ID of where it was first named; 0: not known (or in a draft) */
+	struct bytes bytes; /* data NULL: not in memory */
+	const struct json *json; /* drafts only: parsed already */
+	unsigned use_count; /* real state: slots that hold it. Draft: 1 when an entry of the decision carries it already */
+	struct value *next; /* in its hash chain */
+};
+
+enum run_status { RUN_PENDING, RUN_RUNNING, RUN_WAITING, RUN_SUSPENDED, RUN_CANCELLED, RUN_FAULTED, RUN_COMPLETED };
+const char *run_status_name(enum run_status status);
+bool run_status_ended(enum run_status status);
+
+/* waiting is a do or for whose children are under way as well as a call whose attempt is: both are STARTED.
+ *
+ *   started ─▶ completed      started ─▶ backing_off ─▶ started
+ *   started ─▶ faulted        started, backing_off ─▶ cancelled          (nothing) ─▶ completed, skipped, faulted: pure tasks */
+enum instance_phase { INSTANCE_NONE, INSTANCE_STARTED, INSTANCE_BACKING_OFF, INSTANCE_COMPLETED, INSTANCE_FAULTED, INSTANCE_CANCELLED, INSTANCE_SKIPPED };
+const char *instance_phase_name(enum instance_phase phase);
+
+/* One task being run, at one iteration path; or, with is_body, one iteration of a `for` (its list of tasks). */
+struct instance {
+	const struct task *task;
+	bool is_body;
+	uint64_t path[STATE_LOOP_DEPTH_MAX];
+	uint8_t path_count;
+
+	enum instance_phase phase;
+	uint64_t execution; /* how often this reference was entered (semantics.md 3) */
+	struct value *input, *output;
+
+	/* Sequences: do tasks, iterations, the root. */
+	size_t cursor; /* the next task of the list to start */
+	bool child_live; /* the task before the cursor's is under way */
+	struct value *current; /* output of the task before the cursor; a chained for: of the iteration before */
+
+	/* for */
+	struct value *items;
+	uint64_t item_count, next_iteration, done_count, live_count;
+
+	/* call */
+	unsigned attempt; /* the last one started; 0: none */
+	unsigned failures; /* attempts that count against the retry policy: interruptions do not (C38) */
+	bool in_flight;
+	struct value *with;
+	int64_t due_ms; /* backing off until */
+
+	uint64_t start_seq;
+	bool copied; /* drafts only: a changed copy of the base's */
+	/* In the order of starting, while the phase is STARTED or BACKING_OFF. A draft's list holds those that began in it. */
+	struct list live;
+	struct instance *next; /* in its hash chain */
+};
+
+struct state {
+	const struct state *base; /* a draft lies over it; NULL: the real state */
+	struct arena *arena; /* drafts only: the decision's */
+	const struct definition *definition;
+
+	char id[ID_LEN_MAX + 1];
+	enum run_status status;
+	bool killed;
+	struct value *input, *output, *error;
+	int64_t created_ms, ended_ms;
+	uint64_t seq_first, seq_last, entry_count;
+	uint64_t fact_count, rejected_count;
+
+	struct instance **instances; /* hash table, chained */
+	size_t instance_slots, instance_count;
+	struct value **values;
+	size_t value_slots, value_count;
+	struct list live;
+};
+
+void state_init(struct state *state, const struct definition *definition);
+void state_close(struct state *state);
+/* The draft must be dropped (nothing to free: it lives in the arena) before the base changes. */
+void state_draft(struct state *draft, const struct state *base, struct arena *arena);
+
+/* Fold one entry in. ERR_CORRUPT when it cannot follow what was there: the entry, what was expected. */
+int workflow_apply(struct state *state, const struct entry *entry, struct error *error);
+
+/* Looks through a draft. NULL: never entered. */
+const struct instance *state_find(const struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count);
+const struct instance *state_root(const struct state *state);
+/* The sequence whose list holds this instance's task: a do task, an iteration or the root; NULL for the root itself. */
+const struct instance *state_parent_sequence(const struct state *state, const struct instance *instance);
+/* The instance a step id names. NULL when unknown. *execution (may be NULL) is the one of the id. */
+const struct instance *state_find_step(const struct state *state, const char *step_id, struct arena *arena, uint64_t *execution);
+struct value *state_find_value(const struct state *state, const struct digest *digest);
+/* Earliest due time of anything that backs off; 0: nothing does. */
+int64_t state_next_deadline_ms(const struct state *state);
+/* Nothing in flight, nothing to do at once: may leave memory. */
+bool state_is_idle(const struct state *state);
+/* A digest over everything that decides how the run goes on: two states with equal digests behave alike. For tests and replay. */
+struct digest state_digest(const struct state *state);

@@ -1,0 +1,37 @@
+/* The run document and its parts, from a run's entries (interface.md 3). Pure. */
+#pragma once
+
+#include "workflow/entry.h"
+#include "workflow/language/definition.h"
+
+enum view_include { VIEW_INPUT = 1, VIEW_OUTPUT = 2, VIEW_TASKS = 4, VIEW_EVENTS = 8, VIEW_FACTS = 16, VIEW_LABELS = 32, VIEW_ALL = 63 };
+enum { VIEW_TASKS_MAX = 10000 };
+
+/* entries: all of the run, in order, from run.created on; values that were not read come as {"digest": "sha256:…", "size": n}.
+ * definition may be NULL: names then come from references. origin: for CloudEvents' source. */
+struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin,
+		      unsigned include);
+/* "input,output" or "all" -> bits; false: an unknown word, *bad points at it. */
+bool view_include_parse(const char *text, unsigned *include, const char **bad);
+/* One entry as GET /v1/runs/{id}/events shows it: {"seq", "kind", "ts", "data"}. */
+struct json *view_entry(struct arena *arena, const struct entry *entry);
+/* The CloudEvent of a lifecycle entry; NULL for entries that are none. Types: dsl.md 1.12. */
+struct json *view_cloud_event(struct arena *arena, const struct entry *entry, const char *origin);
+extern const uint64_t view_cloud_event_kinds; /* bit set over enum entry_kind */
+
+/* Time of a run, as intervals in microseconds since its creation (semantics.md 8). */
+struct interval {
+	int64_t from, until;
+};
+struct interval_set {
+	struct interval *items; /* disjoint, sorted */
+	size_t count, cap;
+};
+void interval_add(struct interval_set *set, int64_t from, int64_t until);
+int64_t interval_total(const struct interval_set *set);
+int64_t interval_total_outside(const struct interval_set *set, const struct interval_set *other); /* of set, where other is not */
+void interval_close(struct interval_set *set);
+/* {"wallMs", "activityMs", "queuedMs", "overheadMs", "stages": {…ms}}; stages_us: {name: µs} or NULL. */
+struct json *view_overhead(struct arena *arena, int64_t wall_us, const struct interval_set *active, const struct interval_set *queued, const struct json *stages_us);
+/* An attempt's record {"activeUs": [from, until]?, "queuedUs": [from, until]?, "stages": {…}} into the sets and the sums. */
+void view_add_record(struct arena *arena, const struct json *record, struct interval_set *active, struct interval_set *queued, struct json *stages_sum);
