@@ -4,6 +4,7 @@
 #include "workflow/base/check.h"
 #include "workflow/language/checker.h"
 #include "workflow/language/expression.h"
+#include "workflow/language/json_schema.h"
 
 enum { MAX_TOKENS_MAX = 10000000, SECTION_TOKENS_MAX = 1000000, RUNTIME_NAME_MAX = 64 };
 
@@ -212,9 +213,27 @@ static void check_format(struct checker *checker, const struct json *value)
 	checker_word(checker, value, words, COUNT_OF(words));
 }
 
-static void check_object(struct checker *checker, const struct json *value)
+/* The message of json_schema_check() begins with the pointer of the keyword: the problem gets its place. */
+static void check_schema_document(struct checker *checker, const struct json *value)
 {
-	checker_type(checker, value, JSON_OBJECT, true);
+	struct error error;
+	struct arena arena;
+	const char *text, *pointer;
+	size_t len = checker->pointer.len;
+
+	if (!checker_type(checker, value, JSON_OBJECT, true) || json_schema_check(value, &error) == 0)
+		return;
+	arena_init(&arena);
+	text = strstr(error.message, ": ");
+	pointer = text ? arena_text_len(&arena, error.message, (size_t)(text - error.message)) : "";
+	if (text && json_pointer_get(value, pointer)) {
+		buffer_add_text(&checker->pointer, pointer);
+		checker_fail(checker, NULL, "JSON Schema: %s", text + 2);
+	} else {
+		checker_fail(checker, NULL, "JSON Schema: %s", error.message);
+	}
+	checker_leave(checker, len);
+	arena_close(&arena);
 }
 
 static void check_schema(struct checker *checker, const struct json *value)
@@ -230,7 +249,7 @@ static void check_schema(struct checker *checker, const struct json *value)
 	if (!json_get(value, "document") && !json_get(value, "resource"))
 		checker_fail(checker, "schema: {document: {type: object, …}}", "'document' is missing in a schema");
 	check_member(checker, value, "format", check_format);
-	check_member(checker, value, "document", check_object);
+	check_member(checker, value, "document", check_schema_document);
 }
 
 static void check_role(struct checker *checker, const struct json *value)

@@ -8,6 +8,7 @@
 
 /* Warnings may not push errors out of the list. */
 enum { WARNINGS_MAX = DEFINITION_PROBLEMS_MAX / 2 };
+enum { SHOWN_LEN_MAX = 1000 }; /* bytes of a pointer: names in a text can be as long as the text */
 
 void problems_init(struct problems *problems)
 {
@@ -24,8 +25,17 @@ void problems_close(struct problems *problems)
 /* Messages repeat text of the source, which may be no UTF-8 or cut within a character: the result always is. */
 static char *clean_text(struct arena *arena, const char *text)
 {
-	char *copy = arena_text(arena, text);
-	size_t bad, start = 0, len = strlen(copy);
+	size_t bad, start = 0, len = strlen(text);
+	char *copy;
+
+	if (len > SHOWN_LEN_MAX) {
+		for (len = SHOWN_LEN_MAX; len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80;)
+			len--;
+		copy = arena_printf(arena, "%.*s…", (int)len, text);
+		len = strlen(copy);
+	} else {
+		copy = arena_text(arena, text);
+	}
 
 	while (!utf8_valid((struct bytes){(const uint8_t *)copy + start, len - start}, &bad)) {
 		copy[start + bad] = '?';

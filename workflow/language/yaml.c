@@ -27,6 +27,7 @@ struct reader {
 	size_t nodes;
 	struct buffer pointer; /* JSON pointer of the node that is being read */
 	bool stopped; /* no sense in reading on */
+	bool refused; /* stopped by a limit or rule of ours: the parser's own errors would be about the rest */
 };
 
 /* A node that has been read. */
@@ -62,7 +63,7 @@ static void fail(struct reader *reader, size_t line, size_t column, const char *
 static bool stop(struct reader *reader, size_t line, size_t column, const char *hint, const char *message)
 {
 	fail(reader, line, column, hint, message);
-	reader->stopped = true;
+	reader->stopped = reader->refused = true;
 	return false;
 }
 
@@ -326,15 +327,21 @@ static bool read_scalar(struct reader *reader, const struct fy_event *event, str
 
 /* ---- Nodes */
 
-/* Mark of an event, from 1. Empty nodes may have none: then the last known place stays. */
+/* Mark of an event, from 1. libfyaml's marks of quoted scalars and aliases stand behind the sign they begin with; those of
+ * block scalars at their first line of text, so the key's place (line, column as they come in) tells more when there is one.
+ * Empty nodes may have no mark: then, too, what came in stays. */
 static void mark_event(struct fy_event *event, size_t *line, size_t *column)
 {
 	const struct fy_mark *mark = fy_event_start_mark(event);
+	enum fy_scalar_style style = event->type == FYET_SCALAR && event->scalar.value ? fy_token_scalar_style(event->scalar.value) : FYSS_ANY;
+	size_t back = event->type == FYET_ALIAS || style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED;
 
-	if (mark) {
-		*line = (size_t)mark->line + 1;
-		*column = (size_t)mark->column + 1;
-	}
+	if (!mark || ((style == FYSS_LITERAL || style == FYSS_FOLDED) && *line > 0))
+		return;
+	*line = (size_t)mark->line + 1;
+	*column = (size_t)mark->column + 1;
+	if (*column > back)
+		*column -= back;
 }
 
 static struct anchor *open_anchor(struct reader *reader, struct fy_token *token, size_t line, size_t column)
@@ -436,7 +443,7 @@ static bool read_key(struct reader *reader, struct fy_event *event, struct pair 
 		return stop(reader, pair->line, pair->column, NULL, "a key with an anchor or a tag is not supported");
 	pair->name = scalar_text(reader, event->scalar.value, pair->line, pair->column, &pair->name_len);
 	if (!pair->name)
-		reader->stopped = true;
+		reader->stopped = reader->refused = true;
 	return !reader->stopped;
 }
 
@@ -493,7 +500,7 @@ static bool read_sequence(struct reader *reader, size_t depth, struct node *node
 {
 	node->json = json_array(reader->arena);
 	for (;;) {
-		struct node item = {.line = node->line, .column = node->column};
+		struct node item = {.json = NULL};
 		size_t len = reader->pointer.len;
 		bool ok, ended = false;
 
@@ -622,7 +629,6 @@ struct json *yaml_read(struct arena *arena, struct bytes source, struct place **
 	reader->source = source;
 	reader->problems = problems;
 	buffer_init(&reader->pointer, 4 * DEFINITION_SOURCE_MAX); /* every byte of the source escaped, and indexes */
-	buffer_add_text(&reader->pointer, "");
 	fy_diag_cfg_default(&diag_cfg);
 	diag = fy_diag_create(&diag_cfg);
 	CHECK(diag);
@@ -632,9 +638,8 @@ struct json *yaml_read(struct arena *arena, struct bytes source, struct place **
 	CHECK(reader->parser);
 	CHECK(fy_parser_set_string(reader->parser, (const char *)source.data, source.len) == 0);
 	root = read_stream(reader, &root_place);
-	if (problems->errors == errors && fy_parser_get_stream_error(reader->parser)) {
+	if (!reader->refused && fy_parser_get_stream_error(reader->parser)) {
 		report_syntax(reader, diag);
-		root = NULL;
 	} else if (problems->errors == errors && !root) {
 		problems_add(problems, false, "", 1, 1, NULL, "the text is empty");
 	}
