@@ -641,7 +641,7 @@ static int measure(struct evaluation *evaluation, const struct json *json, size_
 {
 	int rc = 0;
 
-	if (depth > JSON_DEPTH_MAX)
+	if (depth > JSON_DEPTH_MAX && (json->type == JSON_ARRAY || json->type == JSON_OBJECT))
 		return error_set(evaluation->error, ERR_INVALID, "the value would nest deeper than %d levels", JSON_DEPTH_MAX);
 	if (++evaluation->values > TEMPLATE_VALUES_MAX)
 		return error_set(evaluation->error, ERR_INVALID, "the value would hold more than %d values", TEMPLATE_VALUES_MAX);
@@ -655,14 +655,14 @@ static int measure(struct evaluation *evaluation, const struct json *json, size_
 	return rc;
 }
 
-/* depth: containers around the value, itself included when it is one; as the parser counts. */
+/* depth: what the value's own level is when it is a container, from 1; as the parser counts. */
 static int evaluate_template(struct evaluation *evaluation, const struct json *template, size_t depth, const struct json **result)
 {
 	struct bytes inner;
 	struct json *made;
 	int rc = 0;
 
-	if (depth > JSON_DEPTH_MAX)
+	if (depth > JSON_DEPTH_MAX && (template->type == JSON_ARRAY || template->type == JSON_OBJECT))
 		return error_set(evaluation->error, ERR_INVALID, "the value would nest deeper than %d levels", JSON_DEPTH_MAX);
 	switch (template->type) {
 	case JSON_STRING:
@@ -774,13 +774,13 @@ int uri_template_eval(struct arena *arena, const char *text, const struct json *
 	int rc = 0;
 
 	buffer_init(&out, URI_LEN_MAX);
-	for (const char *at = text; *at && rc == 0; at++) {
+	for (const char *at = text; *at && rc == 0;) {
 		size_t len;
 
 		if (*at == '}') {
 			rc = error_set(error, ERR_INVALID, "URI template: a } without its {");
 		} else if (*at != '{') {
-			add_literal(&out, *at);
+			add_literal(&out, *at++);
 		} else {
 			len = strcspn(++at, "{}");
 			if (at[len] != '}')
@@ -792,7 +792,7 @@ int uri_template_eval(struct arena *arena, const char *text, const struct json *
 					       shown_len(at, len), at);
 			else
 				rc = add_value(&out, at, len, json_get_len(values, at, len), error);
-			at += rc == 0 ? len : 0;
+			at += len + (at[len] == '}'); /* the end of the text stays in sight */
 		}
 	}
 	if (rc == 0 && out.overflow)
