@@ -280,6 +280,12 @@ const cases = [
 	['```\nAcme uses Zinc.\n```\n| Acme uses Iron. |', []],
 	['Acme builds engines and uses Zinc. Bolt grew quickly but released Nut.', []],
 	['Acme also uses Zinc. Bolt has acquired Nut and also uses Iron.', [['Acme', 'uses', 'Zinc'], ['Bolt', 'acquired', 'Nut'], ['Bolt', 'uses', 'Iron']]],
+	['The newest version of Nut is called Pin. The start was good, but Ann Lee, who reports to Bob Ray, left.', [['Ann Lee', 'reports_to', 'Bob Ray']]],
+	['Ann Lee, who reports to Bob Ray, likes tea. Acme, a firm from Brno, released Nut.',
+		[['Ann Lee', 'reports_to', 'Bob Ray'], ['Acme', 'released', 'Nut']]],
+	['Some think that Acme uses Zinc. Acme no longer uses Iron. The Nut has just released Pin. • Bolt uses Tin',
+		[['Nut', 'released', 'Pin'], ['• Bolt', 'uses', 'Tin']]],
+	['• Bolt uses Tin\n• Nut uses Zinc', [['Bolt', 'uses', 'Tin'], ['Nut', 'uses', 'Zinc']]],
 	['It was founded in 1921. Acme was not founded in 1921. Acme never acquired Bolt. Acme may acquire Bolt.', []],
 	['Was it Acme who uses Zinc? Bolt was acquired by Acme. If Acme uses Zinc, all is well.', []],
 	['', []],
@@ -644,6 +650,10 @@ await test('bytes that are no HTTP, long paths and headers, and a client that se
 	check((await rawAsk(sim, 'nonsense\r\n\r\n', { end: true })).text.startsWith('HTTP/1.1 400'), '400');
 	check((await rawAsk(sim, `GET /${'x'.repeat(3000)} HTTP/1.1\r\n\r\n`, { end: true })).text.startsWith('HTTP/1.1 414'), '414');
 	check((await rawAsk(sim, `GET / HTTP/1.1\r\nX: ${'x'.repeat(100000)}\r\n\r\n`, { end: true })).text.startsWith('HTTP/1.1 431'), '431');
+	await script(sim, {});
+	check((await rawAsk(sim, 'POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n', { end: true })).text
+		.startsWith('HTTP/1.1 400'), 'bad chunk');
+	equal((await state(sim)).rejected, 1, 'counted as rejected');
 	await script(sim, { faults: [{ on: 1, kind: 'hang' }] });
 	const body = request('x');
 	const ahead = await rawAsk(sim, `POST /v1/chat/completions HTTP/1.1\r\nContent-Length: ${body.length}\r\n\r\n${body}${'x'.repeat(100000)}`);

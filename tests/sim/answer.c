@@ -112,13 +112,14 @@ static struct bytes print_facts(const struct ask *ask, bool ungrounded, struct a
 {
 	static const struct bytes invented = BYTES_OF("The simulator made up this sentence, which the section does not hold.");
 	double facts_max = json_get_number(json_pointer_get(ask->schema, "/properties/facts"), "maxItems", INFINITY);
+	struct extract_fact made_up = {BYTES_OF("Simulator"), BYTES_OF("Nothing"), "uses", invented};
 	struct extract_facts facts;
 	struct buffer out;
 	size_t printed = 0;
 
 	extract_find(ask->section, arena, &facts);
 	if (ungrounded && facts.count == 0)
-		facts.facts[facts.count++] = (struct extract_fact){BYTES_OF("Simulator"), BYTES_OF("Nothing"), "uses", invented};
+		facts = (struct extract_facts){.facts = &made_up, .count = 1};
 	buffer_init(&out, ANSWER_BYTES_MAX);
 	buffer_add_text(&out, "{\"facts\":[");
 	for (size_t i = 0; i < facts.count && (double)printed < facts_max; i++) {

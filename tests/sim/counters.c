@@ -17,8 +17,7 @@ const char *outcome_name(enum outcome outcome)
 
 void tally_init(struct tally *tally, size_t max)
 {
-	memset(tally, 0, sizeof(*tally));
-	tally->max = max;
+	*tally = (struct tally){.max = max};
 }
 
 void tally_close(struct tally *tally)
@@ -96,7 +95,7 @@ static void print_tally(const struct tally *tally, struct buffer *out)
 
 void counters_init(struct counters *counters, size_t tally_max)
 {
-	memset(counters, 0, sizeof(*counters));
+	*counters = (struct counters){.requests = 0};
 	tally_init(&counters->sections, tally_max);
 	tally_init(&counters->keys, tally_max);
 	buffer_init(&counters->last_request, HTTP_BODY_MAX);

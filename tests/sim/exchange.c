@@ -605,7 +605,7 @@ static void on_request(struct http_connection *connection)
 static void on_gone(struct http_connection *connection)
 {
 	if (connection->exchange != NULL)
-		settle(connection->exchange, connection->too_large ? OUTCOME_REJECTED : OUTCOME_CANCELLED);
+		settle(connection->exchange, connection->rejected ? OUTCOME_REJECTED : OUTCOME_CANCELLED);
 }
 
 static void on_drained(struct http_connection *connection)

@@ -72,12 +72,13 @@ static const char *const pronouns[] = {"It", "He", "She", "They", "This", "That"
 	"who", "which", "there", NULL};
 /* The last word before the phrase: it denies, plans, or makes another phrase of it ("was acquired"). */
 static const char *const deniers[] = {"not", "never", "no", "may", "might", "could", "would", "will", "should", "can", "cannot",
-	"to", "and", "but", "or", "hardly", "nearly", "almost", "was", "were", "is", "are", "be", "been", "being", "rarely", "seldom", NULL};
-static const char *const fillers[] = {"also", "now", "still", "currently", "today", "then", "later", "has", "have", "had", NULL};
+	"to", "and", "but", "or", "longer", "hardly", "nearly", "almost", "was", "were", "is", "are", "be", "been", "being", "rarely", "seldom", NULL};
+static const char *const fillers[] = {"also", "now", "still", "currently", "today", "then", "later", "just", "has", "have", "had",
+	"who", "which", NULL};
 static const char *const articles[] = {"The ", "the ", "A ", "a ", "An ", "an ", NULL};
 static const char *const joints[] = {", ", "; ", "and ", "but ", "while ", "also ", NULL};
 static const char *const bare_joints[] = {"and", "but", "while", NULL}; /* nothing else between two phrases */
-static const char *const bad_object_starts[] = {"of ", "by ", "to ", "not ", "in ", "on ", "and ", "or ", NULL};
+static const char *const bad_object_starts[] = {"of ", "by ", "to ", "not ", "in ", "on ", "and ", "or ", "called ", NULL};
 static const char *const bad_subject_starts[] = {"No ", "If ", "When ", "Whether ", "Unless ", "no ", "if ", "when ", NULL};
 static const char *const abbreviations[] = {"Dr", "Mr", "Mrs", "Ms", "Prof", "St", "No", NULL};
 
@@ -265,13 +266,20 @@ static bool find_subject(const struct sentence *sentence, struct span span, cons
 		if (sentence->text[at - 2] == ',' && sentence->text[at - 1] == ' ') {
 			struct span tail = {at, span.end};
 
+			skip_prefixes(sentence, &tail, joints, true);
 			skip_prefixes(sentence, &tail, articles, false);
 			if (starts_name((uint8_t)sentence->text[tail.start]))
 				span = tail;
 			break;
 		}
 	}
-	if (starts_with_any(sentence->text + span.start, span.end - span.start, bad_subject_starts))
+	/* "Acme, a firm from Brno,": the name comes first. */
+	for (size_t at = span.start; at + 1 < span.end; at++) {
+		if (sentence->text[at] == ',' && sentence->text[at + 1] == ' ')
+			span.end = at;
+	}
+	if (starts_with_any(sentence->text + span.start, span.end - span.start, bad_subject_starts) ||
+	    memmem(sentence->text + span.start, span.end - span.start, " that ", 6) != NULL) /* "Some think that Acme" */
 		return false;
 	skip_prefixes(sentence, &span, articles, false);
 	*subject = span;
@@ -295,6 +303,17 @@ static bool good_parts(const struct sentence *sentence, struct span subject, str
 static struct bytes copy_span(const struct sentence *sentence, struct span span, struct arena *arena)
 {
 	return arena_bytes(arena, (struct bytes){(const uint8_t *)sentence->text + span.start, span.end - span.start});
+}
+
+static void grow(struct extract_facts *facts, struct arena *arena)
+{
+	size_t cap = facts->cap > 0 ? facts->cap * 2 : 8;
+	struct extract_fact *larger = arena_alloc(arena, cap * sizeof(*larger));
+
+	if (facts->count > 0)
+		memcpy(larger, facts->facts, facts->count * sizeof(*larger));
+	facts->facts = larger;
+	facts->cap = cap;
 }
 
 static void find_in_sentence(struct bytes quote, struct arena *arena, struct extract_facts *facts)
@@ -342,6 +361,8 @@ static void find_in_sentence(struct bytes quote, struct arena *arena, struct ext
 			have_subject = false;
 			continue;
 		}
+		if (facts->count == facts->cap)
+			grow(facts, arena);
 		fact = &facts->facts[facts->count++];
 		fact->subject = copy_span(&sentence, subject, arena);
 		fact->object = copy_span(&sentence, object, arena);
@@ -395,7 +416,7 @@ static void find_in_paragraph(struct bytes section, size_t start, size_t end, st
 	}
 }
 
-/* Bytes of a list mark ("- ", "* ", "+ ", "1. ", "1) ") or quote mark ("> ") with its indentation; 0: none. */
+/* Bytes of a list mark ("- ", "* ", "+ ", "• ", "1. ", "1) ") or quote mark ("> ") with its indentation; 0: none. */
 static size_t list_mark(const uint8_t *line, size_t len)
 {
 	size_t at = 0, digits;
@@ -404,6 +425,8 @@ static size_t list_mark(const uint8_t *line, size_t len)
 		at++;
 	if (at + 1 < len && strchr("-*+>", line[at]) != NULL && line[at + 1] == ' ')
 		return at + 2;
+	if (starts_with((const char *)line + at, len - at, "\xe2\x80\xa2 "))
+		return at + 4;
 	for (digits = 0; at + digits < len && digits < 9 && line[at + digits] >= '0' && line[at + digits] <= '9'; digits++)
 		;
 	if (digits > 0 && at + digits + 1 < len && (line[at + digits] == '.' || line[at + digits] == ')') && line[at + digits + 1] == ' ')
@@ -416,8 +439,7 @@ void extract_find(struct bytes section, struct arena *arena, struct extract_fact
 	size_t paragraph = 0, line = 0; /* offsets; the paragraph's text so far is [paragraph, line) */
 	bool in_code = false;
 
-	facts->facts = arena_alloc(arena, EXTRACT_FACTS_MAX * sizeof(*facts->facts));
-	facts->count = 0;
+	memset(facts, 0, sizeof(*facts));
 	while (line < section.len) {
 		const uint8_t *text = section.data + line;
 		const uint8_t *newline = memchr(text, '\n', section.len - line);

@@ -20,7 +20,7 @@ struct extract_fact {
 
 struct extract_facts {
 	struct extract_fact *facts;
-	size_t count;
+	size_t count, cap;
 };
 
 /* section: UTF-8. */

@@ -188,6 +188,7 @@ static void refuse_request(struct http_connection *connection, int status)
 
 	if (connection->open) {
 		connection->open = false;
+		connection->rejected = true;
 		connection->server->handler->on_gone(connection);
 	}
 	connection->keep_alive = false;

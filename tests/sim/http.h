@@ -29,7 +29,7 @@ struct http_handler {
 	bool (*on_header)(struct http_connection *connection);
 	/* The request is whole. Later, or at once, it must end in http_finish(), http_close() or http_reset(). */
 	void (*on_request)(struct http_connection *connection);
-	/* The connection ended between on_header and the end of the answer; connection->too_large tells if because of us.
+	/* The connection ended between on_header and the end of the answer; connection->rejected tells if because of us.
 	 * Not called after http_finish(), http_close() or http_reset(). */
 	void (*on_gone)(struct http_connection *connection);
 	/* All that was sent so far has been taken by the kernel, after some of it had to wait. */
@@ -59,13 +59,13 @@ struct http_connection {
 	struct buffer body;
 	char idempotency_key[HTTP_KEY_MAX + 1]; /* "" when there was none */
 	bool keep_alive, chunked; /* chunked: the client knows chunked transfer (HTTP/1.1) */
-	bool too_large;
+	bool rejected; /* in on_gone: it was us who ended it, with a 4xx */
 
 	/* http.c's own. */
 	http_parser parser;
 	struct buffer url, ahead, field, value;
 	bool in_value, expects_continue;
-	bool parsing, complete, open, refuse, closing, discarding;
+	bool parsing, complete, open, refuse, too_large, closing, discarding;
 	size_t discarded;
 	unsigned writes;
 };
