@@ -36,3 +36,7 @@ struct envelope {
 int envelope_parse(struct arena *arena, struct bytes text, struct envelope *envelope, struct error *error);
 /* How many different keys of these have a good signature. *hint_wrong (may be NULL): a good signature carried another key's id. */
 size_t envelope_count_valid(const struct envelope *envelope, const struct public_key *keys, size_t key_count, bool *hint_wrong);
+/* The same, signature by signature: signers[i] is the index of the key that made signature i, or ENVELOPE_NO_SIGNER.
+ * `signers` has room for all signatures. Returns how many different keys signed. */
+#define ENVELOPE_NO_SIGNER SIZE_MAX
+size_t envelope_find_signers(const struct envelope *envelope, const struct public_key *keys, size_t key_count, size_t *signers);

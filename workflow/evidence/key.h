@@ -42,6 +42,8 @@ struct note_key {
 	enum note_key_type type;
 	struct public_key public;
 };
+/* 1 to NOTE_NAME_MAX bytes of UTF-8 without white space, control characters and "+". */
+bool note_name_valid(struct bytes name);
 int note_key_init(struct note_key *key, const char *name, enum note_key_type type, const struct public_key *public, struct error *error);
 int note_key_parse(struct note_key *key, const char *text, struct error *error);
 void note_key_print(const struct note_key *key, struct buffer *out);

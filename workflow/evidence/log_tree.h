@@ -21,6 +21,8 @@ void log_tree_init(struct log_tree *tree);
 /* on_node tells of each perfect subtree that this leaf completes, level 1 upwards; may be NULL. */
 typedef void (*log_tree_node_cb)(void *arg, unsigned level, uint64_t index, const struct digest *hash);
 void log_tree_add(struct log_tree *tree, const struct digest *leaf, log_tree_node_cb on_node, void *arg);
+/* The same with a whole perfect subtree of 2^level leaves, whose entries are gone (pruned); the size is a multiple of 2^level. */
+void log_tree_add_subtree(struct log_tree *tree, unsigned level, const struct digest *root, log_tree_node_cb on_node, void *arg);
 struct digest log_tree_root(const struct log_tree *tree); /* SHA-256("") when empty */
 
 /* Gives the root of the perfect subtree `index` of 2^level leaves; level 0 is a leaf hash. Non-zero: cannot be had. */

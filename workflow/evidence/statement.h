@@ -34,11 +34,14 @@ struct statement_parts {
 	const struct json *clock; /* {source, synchronized} or NULL */
 };
 
-/* The payload: canonical bytes in the arena. */
+/* The payload: canonical bytes in the arena. Parts that would make a statement that statement_check() refuses are a mistake
+ * of ours and stop the process. configuration and reproducibility may be NULL (left out). */
 struct bytes statement_build(struct arena *arena, const struct statement_parts *parts);
 
 /* Shape and required fields; the message begins with statement-type, statement-subject, predicate-type, timestamp or
  * statement-field. Accepts statements without configuration and reproducibility ("no record", "unmeasured"). */
 int statement_check(const struct json *statement, struct error *error);
+/* The part of it that any in-toto statement has to fulfil: type, subjects, and that it names a predicate type. */
+int statement_check_in_toto(const struct json *statement, struct error *error);
 bool statement_subject_is(const struct json *statement, const struct digest *fact);
 bool statement_accepted(const struct json *statement); /* result.gate.result is PASSED */

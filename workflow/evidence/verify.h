@@ -22,6 +22,7 @@ struct verify_report {
 	struct arena arena;
 	struct verify_line *lines;
 	size_t count, cap;
+	size_t left_out; /* lines past VERIFY_LINES_MAX; the last line then carries the worst status of them */
 	bool malformed;
 };
 
@@ -46,9 +47,18 @@ struct verify_input {
 	struct bytes keyring; /* signed or bare key ring */
 	const struct public_key *root_keys;
 	size_t root_key_count;
+	uint64_t keyring_version_min; /* the highest version seen before; 0: none. A lower one is a rollback. */
 	struct bytes document, section, prompt, schema, request, response; /* kept artefacts */
 };
 void verify_envelope(const struct verify_input *input, struct verify_report *report);
+
+/* One checkpoint, with the witnesses that are known and how many of them are needed. now_s: seconds since 1970, for
+ * cosignatures from the future. Gives the contents when all went well, else false. checkpoint may be NULL. */
+bool verify_checkpoint(struct bytes note, const struct note_key *log_key, const struct note_key *witnesses, size_t witness_count,
+		       size_t quorum, uint64_t now_s, struct verify_report *report, struct checkpoint *checkpoint);
+/* That the log of one checkpoint grew into that of another; proof: consistency_file_parse(). */
+void verify_consistency(struct bytes old_note, struct bytes new_note, struct bytes proof, const struct note_key *log_key,
+			struct verify_report *report);
 
 /* A whole journal, entry by entry in order: call begin, add for each, end. Checks seq, log, kind, canonical form, the
  * leaves against the checkpoints (all kept ones at once), and the signed facts' digests. */
@@ -62,10 +72,14 @@ struct verify_journal {
 	struct verify_report *report;
 	bool failed;
 	uint64_t agreed_size; /* the largest checkpoint that agreed so far */
+	uint64_t facts, fact_faults; /* fact.recorded entries, and those out of form */
+	bool out_of_order, changed; /* told once: what follows from it would fill the report */
 };
+/* Always usable afterwards. Non-zero when a checkpoint could not be opened; the report then says which and why.
+ * `notes` and `log_key` are borrowed until verify_journal_end(), which has to be called. */
 int verify_journal_begin(struct verify_journal *journal, const struct note_key *log_key, const struct bytes *notes, size_t note_count,
 			 struct verify_report *report);
 void verify_journal_add(struct verify_journal *journal, struct bytes entry);
-/* A pruned 256-leaf tile: only its root is known (semantics.md 9). */
+/* A pruned tile: only the root of its `count` leaves (a power of two, aligned) is known (semantics.md 9). */
 void verify_journal_add_pruned(struct verify_journal *journal, uint64_t first, uint64_t count, const struct digest *root);
 void verify_journal_end(struct verify_journal *journal);
