@@ -438,6 +438,29 @@ START_TEST(test_proof)
 }
 END_TEST
 
+/* A log that holds the entry in another place than the entry says proves nothing, however good its proof. */
+START_TEST(test_proof_place)
+{
+	struct fixture *fixture = build();
+	struct checkpoint checkpoint = {.origin = "reprise.example/journal/7f3a", .size = 1, .root = log_tree_leaf(fixture->input.entry)};
+	struct log_proof none = {0};
+	struct secret_key log_key;
+	struct buffer note, proof;
+
+	ck_assert(secret_key_parse_pem(&log_key, load_fact("keys/log.TEST-ONLY.secret.pem"), NULL) == 0);
+	buffer_init(&note, 4096);
+	buffer_init(&proof, 4096);
+	checkpoint_sign(&checkpoint, &log_key, &note);
+	proof_file_print(0, &none, buffer_bytes(&note), &proof); /* seq is 9 */
+	fixture->input.proof = buffer_bytes(&proof);
+	ck_assert(verify(fixture) == VERIFY_INVALID);
+	ck_assert(has_line(&fixture->report, VERIFY_PASS, "checkpoint", NULL));
+	ck_assert(has_line(&fixture->report, VERIFY_FAIL, "inclusion", "inclusion-invalid"));
+	buffer_close(&proof);
+	buffer_close(&note);
+}
+END_TEST
+
 /* A ring with one member changed, unsigned. */
 static void change_ring(struct fixture *fixture, const char *parent, const char *name, const char *value)
 {
@@ -912,6 +935,7 @@ int main(void)
 	tcase_add_test(tcase, test_artefacts);
 	tcase_add_test(tcase, test_entry);
 	tcase_add_test(tcase, test_proof);
+	tcase_add_test(tcase, test_proof_place);
 	tcase_add_test(tcase, test_keyring);
 	tcase_add_test(tcase, test_keyring_signature);
 	tcase_add_test(tcase, test_configuration_record);
