@@ -146,5 +146,9 @@ int64_t engine_next_deadline_ms(const struct engine *engine);
 void engine_on_time(struct engine *engine);
 /* No new runs, no new activities; what is decided is still committed. */
 void engine_stop(struct engine *engine);
+/* For tests: the state of a run in memory; NULL when parked or unknown. Gone with the next callback. */
+const struct state *engine_run_state(const struct engine *engine, const char *id);
+/* For tests: free all as if the process had died. No callback of anything under way may come afterwards. */
+void engine_drop(struct engine *engine);
 /* After engine_stop: nothing is committing or loading. Activities may be under way: cancel them with their owner. */
 bool engine_is_quiet(const struct engine *engine);

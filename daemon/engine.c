@@ -1,0 +1,1202 @@
+/* See engine.h. Read run_advance(), then on_entries_committed(): the life of a run goes round between the two.
+ *
+ *                      ┌───────────────────── run_advance ◀──────────────────────────┐
+ *   parked ─▶ loading ─▶ idle ─▶ deciding ─▶ (loading values ─▶ deciding) ─▶ committing
+ *      ▲                  │                                                      │
+ *      └──────────────────┘                           postponed ◀────────────────┘ (disk full, queue full)
+ */
+#include "daemon/engine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/value_cache.h"
+#include "workflow/base/check.h"
+#include "workflow/base/log.h"
+#include "workflow/base/time.h"
+#include "workflow/view.h"
+
+enum run_stage { STAGE_PARKED, STAGE_LOADING, STAGE_IDLE, STAGE_LOADING_VALUES, STAGE_COMMITTING, STAGE_POSTPONED, STAGE_BROKEN };
+
+/* One trigger on its way to a decision. */
+struct message {
+	struct list link;
+	enum trigger_kind kind;
+	struct engine_submit *submit;
+	struct list cancels; /* struct engine_cancel: several callers may wait for one cancel */
+	struct engine_activity *activity;
+};
+
+/* An attempt under way. It outlives its run when the run ends first: `run` is NULL then. */
+struct engine_activity {
+	struct activity activity;
+	struct engine *engine;
+	struct run *run;
+	struct arena arena; /* of the request */
+	struct list of_run, of_engine;
+	uint64_t handed_us, committed_us; /* of the append that holds attempt.started */
+	struct error refused; /* activity_start() said no: the outcome is made from this */
+};
+
+/* What a run is while it is in memory. */
+struct run_live {
+	struct definition *definition;
+	struct state state;
+	struct list inbox; /* struct message */
+	size_t inbox_count;
+	struct message *message; /* the one being decided or committed */
+	struct decision decision;
+	struct outcome outcome;
+	struct json *record; /* the run's own record, for a decision that ends it; in the decision's arena */
+	struct store_append append;
+	size_t extra_count;
+	struct engine_load_values load_values;
+	struct value_cache loaded;
+	struct list activities; /* struct engine_activity */
+	/* Time (semantics.md 8), in microseconds since the run was created. */
+	uint64_t created_us;
+	struct interval_set active, queued;
+	int64_t admission_us, journal_us, commit_us;
+	struct arena sums_arena;
+	struct json *sums; /* of the attempts' stages */
+};
+
+struct run {
+	struct engine *engine;
+	struct run *next; /* in its hash chain */
+	enum run_stage stage;
+	bool restarted; /* tell it so once it is loaded */
+	int64_t deadline_ms; /* 0: none */
+	size_t heap_index; /* from 1; 0: not in the heap */
+	struct list waiting; /* in the engine's list of runs to load */
+	struct list watches; /* struct engine_watch */
+	struct list early; /* struct message: came while it was not loaded */
+	struct engine_load_run *load;
+	struct run_live *live; /* NULL: parked, loading or broken */
+	char id[];
+};
+
+struct ended_run {
+	char id[ID_LEN_MAX + 1];
+	char *summary; /* JSON */
+};
+
+struct engine {
+	struct engine_config config;
+	struct engine_ports ports;
+	struct run **slots;
+	size_t slot_count, run_count;
+	struct run **heap; /* by deadline; heap[1] is the earliest */
+	size_t heap_count, heap_cap;
+	struct list to_load;
+	size_t loading;
+	struct list activities; /* all under way */
+	struct value_cache values;
+	struct ended_run *ended;
+	size_t ended_next;
+	struct engine_counts counts;
+	bool stopping;
+};
+
+static void run_advance(struct run *run);
+static void load_next(struct engine *engine);
+static void on_activity_done(struct activity *activity);
+
+static uint64_t now_us(const struct engine *engine)
+{
+	return engine->ports.now_us(engine->ports.arg);
+}
+
+static int64_t wall_ms(const struct engine *engine)
+{
+	return engine->ports.wall_ms(engine->ports.arg);
+}
+
+/* --- runs by id --------------------------------------------------------------------------------------------------- */
+
+static size_t id_slot(const char *id, size_t slot_count)
+{
+	uint64_t hash = 1469598103934665603u;
+
+	for (; *id; id++)
+		hash = (hash ^ (uint8_t)*id) * 1099511628211u;
+	return (hash ^ hash >> 32) & (slot_count - 1);
+}
+
+static struct run *find_run(const struct engine *engine, const char *id)
+{
+	if (engine->slot_count == 0)
+		return NULL;
+	struct run *run = engine->slots[id_slot(id, engine->slot_count)];
+	while (run && strcmp(run->id, id) != 0)
+		run = run->next;
+	return run;
+}
+
+static struct run *add_run(struct engine *engine, const char *id)
+{
+	if (engine->run_count >= engine->slot_count) {
+		size_t slot_count = engine->slot_count ? engine->slot_count * 2 : 64;
+		struct run **slots = memory_zero(slot_count * sizeof *slots);
+		for (size_t i = 0; i < engine->slot_count; i++)
+			for (struct run *run = engine->slots[i], *next; run; run = next) {
+				size_t slot = id_slot(run->id, slot_count);
+				next = run->next;
+				run->next = slots[slot];
+				slots[slot] = run;
+			}
+		free(engine->slots);
+		engine->slots = slots;
+		engine->slot_count = slot_count;
+	}
+	struct run *run = memory_zero(sizeof *run + strlen(id) + 1);
+	strcpy(run->id, id);
+	run->engine = engine;
+	list_init(&run->waiting);
+	list_init(&run->watches);
+	list_init(&run->early);
+	size_t slot = id_slot(id, engine->slot_count);
+	run->next = engine->slots[slot];
+	engine->slots[slot] = run;
+	engine->run_count++;
+	return run;
+}
+
+/* --- deadlines: a binary heap ------------------------------------------------------------------------------------- */
+
+static void heap_put(struct engine *engine, size_t index, struct run *run)
+{
+	engine->heap[index] = run;
+	run->heap_index = index;
+}
+
+static void heap_sift(struct engine *engine, size_t index, struct run *run)
+{
+	while (index > 1 && engine->heap[index / 2]->deadline_ms > run->deadline_ms) {
+		heap_put(engine, index, engine->heap[index / 2]);
+		index /= 2;
+	}
+	for (size_t child; (child = index * 2) <= engine->heap_count; index = child) {
+		if (child < engine->heap_count && engine->heap[child + 1]->deadline_ms < engine->heap[child]->deadline_ms)
+			child++;
+		if (engine->heap[child]->deadline_ms >= run->deadline_ms)
+			break;
+		heap_put(engine, index, engine->heap[child]);
+	}
+	heap_put(engine, index, run);
+}
+
+static void set_deadline(struct run *run, int64_t deadline_ms)
+{
+	struct engine *engine = run->engine;
+
+	if (run->deadline_ms == deadline_ms && (deadline_ms == 0) == (run->heap_index == 0))
+		return;
+	run->deadline_ms = deadline_ms;
+	if (deadline_ms == 0) {
+		if (run->heap_index == 0)
+			return;
+		size_t index = run->heap_index;
+		run->heap_index = 0;
+		struct run *last = engine->heap[engine->heap_count--];
+		if (last != run)
+			heap_sift(engine, index, last);
+		return;
+	}
+	if (run->heap_index == 0) {
+		if (engine->heap_count + 2 > engine->heap_cap) {
+			engine->heap_cap = engine->heap_cap ? engine->heap_cap * 2 : 64;
+			engine->heap = memory_resize(engine->heap, engine->heap_cap * sizeof *engine->heap);
+		}
+		heap_sift(engine, ++engine->heap_count, run);
+	} else {
+		heap_sift(engine, run->heap_index, run);
+	}
+}
+
+int64_t engine_next_deadline_ms(const struct engine *engine)
+{
+	return engine->heap_count > 0 ? engine->heap[1]->deadline_ms : 0;
+}
+
+/* --- messages ----------------------------------------------------------------------------------------------------- */
+
+static struct message *new_message(enum trigger_kind kind)
+{
+	struct message *message = memory_zero(sizeof *message);
+
+	message->kind = kind;
+	list_init(&message->link);
+	list_init(&message->cancels);
+	return message;
+}
+
+static void free_activity(struct engine_activity *activity)
+{
+	list_remove(&activity->of_run);
+	list_remove(&activity->of_engine);
+	activity->engine->counts.in_flight--;
+	activity->engine->ports.close_activity(activity->engine->ports.arg, &activity->activity);
+	arena_close(&activity->arena);
+	free(activity);
+}
+
+/* The message is dealt with: tell who waits for it. */
+static void finish_message(struct message *message, const struct error *error)
+{
+	if (message->activity)
+		free_activity(message->activity);
+	if (message->submit) {
+		message->submit->error = *error;
+		message->submit->on_done(message->submit);
+	}
+	while (!list_empty(&message->cancels)) {
+		struct engine_cancel *cancel = CONTAINER_OF(message->cancels.next, struct engine_cancel, link);
+		list_remove(&cancel->link);
+		cancel->error = *error;
+		cancel->on_done(cancel);
+	}
+	free(message);
+}
+
+static void post(struct run *run, struct message *message, bool first)
+{
+	struct list *inbox = run->live ? &run->live->inbox : &run->early;
+
+	if (first)
+		list_add_first(inbox, &message->link);
+	else
+		list_add_last(inbox, &message->link);
+	if (run->live)
+		run->live->inbox_count++;
+	if (run->stage == STAGE_PARKED && list_empty(&run->waiting)) {
+		list_add_last(&run->engine->to_load, &run->waiting);
+		load_next(run->engine);
+	}
+}
+
+/* --- a run in memory ---------------------------------------------------------------------------------------------- */
+
+static struct run_live *live_new(struct run *run, struct definition *definition)
+{
+	struct run_live *live = memory_zero(sizeof *live);
+
+	live->definition = definition;
+	definition->use_count++;
+	state_init(&live->state, definition);
+	list_init(&live->inbox);
+	list_init(&live->activities);
+	value_cache_init(&live->loaded, 0);
+	arena_init(&live->sums_arena);
+	live->sums = json_object(&live->sums_arena);
+	while (!list_empty(&run->early)) {
+		struct list *link = run->early.next;
+		list_remove(link);
+		list_add_last(&live->inbox, link);
+		live->inbox_count++;
+	}
+	run->live = live;
+	return live;
+}
+
+static void release_definition(struct definition *definition)
+{
+	CHECK(definition->use_count > 0);
+	if (--definition->use_count == 0)
+		definition_free(definition);
+}
+
+static void live_free(struct run *run)
+{
+	struct run_live *live = run->live;
+
+	if (!live)
+		return;
+	while (!list_empty(&live->activities)) {
+		struct engine_activity *activity = CONTAINER_OF(live->activities.next, struct engine_activity, of_run);
+		list_remove(&activity->of_run);
+		activity->run = NULL;
+	}
+	decision_close(&live->decision);
+	value_cache_clear(&live->loaded);
+	state_close(&live->state);
+	interval_close(&live->active);
+	interval_close(&live->queued);
+	arena_close(&live->sums_arena);
+	release_definition(live->definition);
+	free(live);
+	run->live = NULL;
+}
+
+static void free_run(struct run *run)
+{
+	struct engine *engine = run->engine;
+	struct run **link = &engine->slots[id_slot(run->id, engine->slot_count)];
+	static const struct error none = {0};
+
+	set_deadline(run, 0);
+	list_remove(&run->waiting);
+	while (*link != run)
+		link = &(*link)->next;
+	*link = run->next;
+	engine->run_count--;
+	struct list rest;
+	list_init(&rest);
+	list_move_all(&rest, &run->early);
+	if (run->live)
+		list_move_all(&rest, &run->live->inbox);
+	live_free(run);
+	struct list watches;
+	list_init(&watches);
+	list_move_all(&watches, &run->watches);
+	free(run);
+	/* The run is gone from memory and from the table: callbacks may do as they please. */
+	while (!list_empty(&rest)) {
+		struct message *message = CONTAINER_OF(rest.next, struct message, link);
+		list_remove(&message->link);
+		finish_message(message, &none);
+	}
+	while (!list_empty(&watches)) {
+		struct engine_watch *watch = CONTAINER_OF(watches.next, struct engine_watch, link);
+		list_remove(&watch->link);
+		watch->on_ended(watch);
+	}
+}
+
+/* --- the run document, summary part ------------------------------------------------------------------------------- */
+
+static struct json *stages_json(const struct run_live *live, struct arena *arena)
+{
+	struct json *stages = json_copy(arena, live->sums);
+
+	json_set_number(arena, stages, "admission", (double)live->admission_us);
+	json_set_number(arena, stages, "journal", json_get_number(stages, "journal", 0) + (double)live->journal_us);
+	json_set_number(arena, stages, "commit", (double)live->commit_us);
+	return stages;
+}
+
+static int64_t since_created(const struct run_live *live, uint64_t us)
+{
+	return us > live->created_us ? (int64_t)(us - live->created_us) : 0;
+}
+
+static struct json *summary_json(const struct run *run, struct arena *arena)
+{
+	const struct run_live *live = run->live;
+	const struct definition *definition = live->definition;
+	struct json *json = json_object(arena), *workflow = json_object(arena);
+	char text[DIGEST_TEXT_LEN + 1], time[TIME_TEXT_LEN + 1];
+
+	json_set_text(arena, json, "id", run->id);
+	json_set_text(arena, workflow, "namespace", definition->namespace);
+	json_set_text(arena, workflow, "name", definition->name);
+	json_set_text(arena, workflow, "version", definition->version);
+	digest_text(&definition->digest, text);
+	json_set_text(arena, workflow, "digest", text);
+	json_set(arena, json, "workflow", workflow);
+	json_set_text(arena, json, "status", run_status_name(live->state.status));
+	if (live->state.killed)
+		json_set_text(arena, json, "reason", "killed");
+	struct json *error = NULL;
+	if (live->state.error && live->state.error->bytes.data)
+		error = json_parse(arena, live->state.error->bytes, JSON_STRICT, NULL, NULL);
+	json_set(arena, json, "error", error ? error : json_null(arena));
+	time_text(live->state.created_ms, time);
+	json_set_text(arena, json, "createdAt", time);
+	json_set_text(arena, json, "startedAt", time);
+	if (live->state.ended_ms) {
+		time_text(live->state.ended_ms, time);
+		json_set_text(arena, json, "endedAt", time);
+	}
+	json_set(arena, json, "overhead",
+		 view_overhead(arena, since_created(live, now_us(run->engine)), &live->active, &live->queued, stages_json(live, arena)));
+	return json;
+}
+
+static void keep_ended(struct run *run)
+{
+	struct engine *engine = run->engine;
+	struct arena arena;
+	struct buffer text;
+
+	if (!engine->ended)
+		engine->ended = memory_zero(ENGINE_ENDED_KEPT * sizeof *engine->ended);
+	arena_init(&arena);
+	buffer_init(&text, SIZE_MAX);
+	json_print(summary_json(run, &arena), &text);
+	struct ended_run *ended = &engine->ended[engine->ended_next++ % ENGINE_ENDED_KEPT];
+	free(ended->summary);
+	snprintf(ended->id, sizeof ended->id, "%s", run->id);
+	ended->summary = memory_text(buffer_text(&text));
+	buffer_close(&text);
+	arena_close(&arena);
+}
+
+struct json *engine_run_json(const struct engine *engine, const char *id, struct arena *arena)
+{
+	const struct run *run = find_run(engine, id);
+
+	if (run)
+		return run->live && run->live->state.entry_count > 0 ? summary_json(run, arena) : NULL;
+	/* The newest first: it is the one that is asked for. */
+	for (size_t i = 1; engine->ended && i <= ENGINE_ENDED_KEPT && i <= engine->ended_next; i++) {
+		const struct ended_run *ended = &engine->ended[(engine->ended_next - i) % ENGINE_ENDED_KEPT];
+		if (strcmp(ended->id, id) == 0)
+			return json_parse(arena, bytes_text(ended->summary), JSON_STRICT, NULL, NULL);
+	}
+	return NULL;
+}
+
+bool engine_run_is_open(const struct engine *engine, const char *id)
+{
+	return find_run(engine, id) != NULL;
+}
+
+/* --- effects ------------------------------------------------------------------------------------------------------ */
+
+static enum activity_kind activity_kind_of(enum task_function function)
+{
+	switch (function) {
+	case FUNCTION_HTTP:
+		return ACTIVITY_HTTP;
+	case FUNCTION_INFERENCE:
+		return ACTIVITY_INFERENCE;
+	case FUNCTION_SECTIONS:
+		return ACTIVITY_SECTIONS;
+	case FUNCTION_EXTRACT:
+		return ACTIVITY_EXTRACT;
+	case FUNCTION_MERGE:
+		break;
+	}
+	CHECK(!"a pure function has no activity");
+	return ACTIVITY_HTTP;
+}
+
+static void start_activity(struct run *run, const struct effect *effect)
+{
+	struct engine *engine = run->engine;
+	struct engine_activity *activity = memory_zero(sizeof *activity);
+
+	arena_init(&activity->arena);
+	activity->engine = engine;
+	activity->run = run;
+	activity->handed_us = run->live->append.handed_us;
+	activity->committed_us = run->live->append.committed_us;
+	activity->activity.kind = activity_kind_of(effect->function);
+	activity->activity.run_id = arena_text(&activity->arena, run->id);
+	activity->activity.step_id = arena_text(&activity->arena, effect->step_id);
+	activity->activity.idempotency_key = arena_text(&activity->arena, effect->key);
+	activity->activity.attempt = effect->attempt;
+	activity->activity.with = json_copy(&activity->arena, effect->with);
+	activity->activity.on_done = on_activity_done;
+	activity->activity.owner = activity;
+	list_init(&activity->of_run);
+	list_add_last(&run->live->activities, &activity->of_run);
+	list_init(&activity->of_engine);
+	list_add_last(&engine->activities, &activity->of_engine);
+	engine->counts.in_flight++;
+	if (engine->ports.start_activity(engine->ports.arg, &activity->activity, &activity->refused) == 0)
+		return;
+	struct message *message = new_message(TRIGGER_ACTIVITY_DONE);
+	message->activity = activity;
+	list_remove(&activity->of_run);
+	post(run, message, false);
+}
+
+static void cancel_activity(struct run *run, const struct effect *effect)
+{
+	LIST_EACH_SAFE(link, &run->live->activities) {
+		struct engine_activity *activity = CONTAINER_OF(link, struct engine_activity, of_run);
+		if (activity->activity.attempt != effect->attempt || strcmp(activity->activity.step_id, effect->step_id) != 0)
+			continue;
+		list_remove(&activity->of_run);
+		activity->run = NULL;
+		run->engine->ports.cancel_activity(run->engine->ports.arg, &activity->activity);
+	}
+}
+
+/* The one place where effects leave: all entries of the decision are durable and folded in. */
+static bool release_effects(struct run *run)
+{
+	struct run_live *live = run->live;
+	bool ended = false;
+
+	for (size_t i = 0; i < live->decision.effect_count; i++) {
+		const struct effect *effect = &live->decision.effects[i];
+		switch (effect->kind) {
+		case EFFECT_START_ACTIVITY:
+			if (!run->engine->stopping) /* its start is on record: the next start of the daemon carries on */
+				start_activity(run, effect);
+			break;
+		case EFFECT_CANCEL_ACTIVITY:
+			cancel_activity(run, effect);
+			break;
+		case EFFECT_CONTINUE:
+			post(run, new_message(TRIGGER_CONTINUE), true);
+			break;
+		case EFFECT_RUN_ENDED:
+			ended = true;
+			break;
+		}
+	}
+	return ended;
+}
+
+static void on_activity_done(struct activity *done)
+{
+	struct engine_activity *activity = CONTAINER_OF(done, struct engine_activity, activity);
+	struct run *run = activity->run;
+
+	/* Nobody waits for it any more; or the daemon is going away, and the next start finds the attempt in flight. */
+	if (!run || done->result.failure == FAILURE_INTERRUPTED) {
+		if (!run)
+			activity->engine->counts.stale_triggers++;
+		free_activity(activity);
+		return;
+	}
+	list_remove(&activity->of_run);
+	struct message *message = new_message(TRIGGER_ACTIVITY_DONE);
+	message->activity = activity;
+	post(run, message, false);
+	run_advance(run);
+}
+
+/* --- triggers ----------------------------------------------------------------------------------------------------- */
+
+static void set_interval(struct arena *arena, struct json *record, const char *name, int64_t from, int64_t until)
+{
+	struct json *pair = json_array(arena);
+
+	json_add(arena, pair, json_number(arena, (double)from));
+	json_add(arena, pair, json_number(arena, (double)until));
+	json_set(arena, record, name, pair);
+}
+
+/* The activity's record, completed with what only the engine knows: when it was, relative to the run, and the rest of the stages.
+ * They add up to the attempt's own wall time, from handing over attempt.started to this decision. */
+static struct json *complete_record(struct run_live *live, struct engine_activity *activity, uint64_t now)
+{
+	struct activity_result *result = &activity->activity.result;
+	struct arena *arena = &activity->arena;
+	struct json *record = result->record ? json_copy(arena, result->record) : json_object(arena), *stages = json_object(arena);
+	const struct stage_times *s = &result->stages;
+	int64_t wall = (int64_t)(now - activity->handed_us), journal = (int64_t)(activity->committed_us - activity->handed_us);
+	int64_t known = journal + s->queue + s->connect + s->first_token + s->generation + s->parse + s->ground;
+
+	json_set_number(arena, stages, "journal", (double)journal);
+	json_set_number(arena, stages, "queue", (double)s->queue);
+	json_set_number(arena, stages, "dispatch", (double)(wall > known ? wall - known : 0));
+	json_set_number(arena, stages, "connect", (double)s->connect);
+	json_set_number(arena, stages, "firstToken", (double)s->first_token);
+	json_set_number(arena, stages, "generation", (double)s->generation);
+	json_set_number(arena, stages, "parse", (double)s->parse);
+	json_set_number(arena, stages, "ground", (double)s->ground);
+	json_set(arena, record, "stages", stages);
+	json_set_number(arena, record, "wallUs", (double)wall);
+	if (result->active_until_us > result->active_from_us)
+		set_interval(arena, record, "activeUs", since_created(live, result->active_from_us), since_created(live, result->active_until_us));
+	if (result->queued_us > 0) {
+		int64_t from = since_created(live, activity->committed_us);
+		set_interval(arena, record, "queuedUs", from, from + (int64_t)result->queued_us);
+	}
+	return record;
+}
+
+static void make_outcome(struct run *run, struct engine_activity *activity)
+{
+	struct run_live *live = run->live;
+	struct activity_result *result = &activity->activity.result;
+	struct outcome *outcome = &live->outcome;
+
+	if (activity->refused.code != ERR_NONE) {
+		bool busy = activity->refused.code == ERR_BUSY;
+		*outcome = (struct outcome){.failure = busy ? FAILURE_RATE_LIMITED : FAILURE_CONFIGURATION, .detail = activity->refused.message,
+					    .retry_attempts = busy ? 1000 : 1, .retry_floor_ms = 500, .retry_cap_ms = 60000, .started_ms = wall_ms(run->engine),
+					    .finished_ms = wall_ms(run->engine)};
+		return;
+	}
+	*outcome = (struct outcome){
+		.ok = result->ok, .failure = result->failure, .detail = result->detail, .status = result->status, .retry_after_ms = result->retry_after_ms,
+		.retry_attempts = result->retry_attempts, .retry_floor_ms = result->retry_floor_ms, .retry_cap_ms = result->retry_cap_ms,
+		.output = result->output, .record = complete_record(live, activity, now_us(run->engine)), .request = result->request,
+		.response = result->response, .document = result->document, .document_media_type = result->document_media_type,
+		.facts = result->facts, .evidence = result->evidence, .started_ms = result->started_ms, .finished_ms = result->finished_ms,
+		.duration_ms = result->active_until_us > result->active_from_us ? (int64_t)(result->active_until_us - result->active_from_us) / 1000 : 0,
+	};
+}
+
+static void make_trigger(struct run *run, struct message *message, struct trigger *trigger)
+{
+	struct run_live *live = run->live;
+
+	*trigger = (struct trigger){.kind = message->kind, .wall_ms = wall_ms(run->engine)};
+	switch (message->kind) {
+	case TRIGGER_SUBMITTED:
+		trigger->run_id = run->id;
+		trigger->input = message->submit->input;
+		trigger->labels = message->submit->labels;
+		break;
+	case TRIGGER_ACTIVITY_DONE:
+		make_outcome(run, message->activity);
+		trigger->step_id = message->activity->activity.step_id;
+		trigger->attempt = message->activity->activity.attempt;
+		trigger->outcome = &live->outcome;
+		break;
+	case TRIGGER_CANCEL: {
+		struct engine_cancel *cancel = CONTAINER_OF(message->cancels.next, struct engine_cancel, link);
+		trigger->reason = cancel->reason;
+		trigger->kill = cancel->kill;
+		break;
+	}
+	case TRIGGER_RESTARTED:
+	case TRIGGER_CONTINUE:
+	case TRIGGER_DEADLINE:
+		break;
+	}
+	live->record = json_object(&live->decision.arena);
+	json_set_number(&live->decision.arena, live->record, "wallUs", (double)since_created(live, now_us(run->engine)));
+	json_set(&live->decision.arena, live->record, "stages", stages_json(live, &live->decision.arena));
+	trigger->run_record = live->record;
+}
+
+static const struct json *find_value(void *context, const struct digest *digest)
+{
+	struct run *run = context;
+	const struct json *json = value_cache_get(&run->live->loaded, digest);
+
+	return json ? json : value_cache_get(&run->engine->values, digest);
+}
+
+static void on_values_loaded(struct engine_load_values *load);
+static void on_entries_committed(struct store_append *append);
+static void finish_decision(struct run *run, const struct error *error);
+
+static void append_decision(struct run *run)
+{
+	struct run_live *live = run->live;
+	struct engine *engine = run->engine;
+
+	live->append.on_done = on_entries_committed;
+	live->append.owner = run;
+	live->append.urgent = live->message->kind == TRIGGER_CANCEL;
+	live->append.error = (struct error){0};
+	run->stage = STAGE_COMMITTING;
+	engine->counts.committing++;
+	if (engine->ports.append(engine->ports.arg, &live->append) == 0)
+		return;
+	engine->counts.committing--;
+	live->append.error = (struct error){.code = ERR_BUSY};
+	run->stage = STAGE_POSTPONED;
+	set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
+}
+
+static void decide(struct run *run)
+{
+	struct run_live *live = run->live;
+	struct engine *engine = run->engine;
+	struct trigger trigger;
+	struct decide_context context = {engine->config.origin, engine->config.daemon_version, {find_value, run}};
+	static const struct error none = {0};
+
+	decision_init(&live->decision);
+	make_trigger(run, live->message, &trigger);
+	workflow_decide(&live->state, &trigger, &context, &live->decision);
+	if (live->decision.need_count > 0) {
+		run->stage = STAGE_LOADING_VALUES;
+		live->load_values = (struct engine_load_values){.run_id = run->id, .needs = live->decision.needs, .need_count = live->decision.need_count,
+								.on_done = on_values_loaded, .owner = run};
+		engine->loading++;
+		engine->ports.load_values(engine->ports.arg, &live->load_values);
+		return;
+	}
+	if (live->decision.entry_count == 0) {
+		engine->counts.stale_triggers++;
+		finish_decision(run, &none);
+		return;
+	}
+	live->append.entries = live->decision.entries;
+	live->append.entry_count = live->decision.entry_count;
+	live->extra_count = 0;
+	if (live->message->submit && live->message->submit->extra_count > 0) { /* one transaction: the extra ones go first */
+		size_t extra = live->message->submit->extra_count, count = live->decision.entry_count;
+		struct entry *all = arena_alloc(&live->decision.arena, (extra + count) * sizeof *all);
+		memcpy(all, live->message->submit->extra, extra * sizeof *all);
+		memcpy(all + extra, live->decision.entries, count * sizeof *all);
+		live->append.entries = all;
+		live->append.entry_count = extra + count;
+		live->extra_count = extra;
+	}
+	append_decision(run);
+}
+
+static void on_values_loaded(struct engine_load_values *load)
+{
+	struct run *run = load->owner;
+	struct run_live *live = run->live;
+	struct engine *engine = run->engine;
+
+	CHECK(run->stage == STAGE_LOADING_VALUES);
+	engine->loading--;
+	if (load->error.code != ERR_NONE) {
+		struct error error = load->error;
+		arena_close(&load->arena);
+		decision_close(&live->decision);
+		error_wrap(&error, "run %s: load a value", run->id);
+		engine->counts.failed++;
+		run->stage = STAGE_BROKEN;
+		set_deadline(run, 0);
+		if (engine->ports.on_run_failed)
+			engine->ports.on_run_failed(engine->ports.arg, run->id, &error);
+		struct message *message = live->message;
+		live->message = NULL;
+		finish_message(message, &error);
+		return;
+	}
+	for (size_t i = 0; i < load->need_count; i++)
+		value_cache_put(&live->loaded, &load->needs[i].digest, load->values[i]);
+	arena_close(&load->arena);
+	decision_close(&live->decision);
+	decide(run); /* the same trigger, with more values at hand */
+}
+
+/* --- after the commit --------------------------------------------------------------------------------------------- */
+
+static void count_time(struct run *run)
+{
+	struct run_live *live = run->live;
+	int64_t commit = (int64_t)(live->append.committed_us - live->append.handed_us);
+	const struct message *message = live->message;
+
+	if (message->kind == TRIGGER_ACTIVITY_DONE && live->outcome.record)
+		view_add_record(&live->sums_arena, live->outcome.record, &live->active, &live->queued, live->sums);
+	/* The commit of a start is in its attempt's own stages ("journal"); that of an end, or of pure tasks, is the run's. */
+	bool starts = false;
+	for (size_t i = 0; i < live->decision.effect_count; i++)
+		starts |= live->decision.effects[i].kind == EFFECT_START_ACTIVITY;
+	if (!starts)
+		live->commit_us += commit;
+}
+
+static void apply_entries(struct run *run)
+{
+	struct run_live *live = run->live;
+	struct error error = {0};
+
+	for (size_t i = live->extra_count; i < live->append.entry_count; i++) {
+		const struct entry *entry = &live->append.entries[i];
+		if (workflow_apply(&live->state, entry, &error) != 0) {
+			log_error(LOG_ENGINE, "%s", error.message);
+			CHECK(!"a committed entry cannot be folded in");
+		}
+		for (size_t k = 0; k < entry->value_count; k++)
+			if (entry->values[k].size > VALUE_INLINE_MAX)
+				value_cache_put(&run->engine->values, &entry->values[k].digest, entry->values[k].bytes);
+	}
+	run->engine->counts.entries += live->append.entry_count;
+}
+
+static void finish_decision(struct run *run, const struct error *error)
+{
+	struct message *message = run->live->message;
+
+	run->live->message = NULL;
+	decision_close(&run->live->decision);
+	value_cache_clear(&run->live->loaded);
+	run->stage = STAGE_IDLE;
+	finish_message(message, error);
+}
+
+static void end_run(struct run *run)
+{
+	struct engine *engine = run->engine;
+	struct message *message = run->live->message;
+	static const struct error none = {0};
+
+	switch (run->live->state.status) {
+	case RUN_COMPLETED:
+		engine->counts.completed++;
+		break;
+	case RUN_FAULTED:
+		engine->counts.faulted++;
+		break;
+	default:
+		engine->counts.cancelled++;
+		break;
+	}
+	log_info(LOG_ENGINE, "run=%s %s", run->id, run_status_name(run->live->state.status));
+	keep_ended(run);
+	run->live->message = NULL;
+	run->stage = STAGE_IDLE;
+	free_run(run); /* Watchers hear of it here. */
+	finish_message(message, &none);
+}
+
+/* The entries are on disk: fold them in, then let the world see what they cause. */
+static void on_entries_committed(struct store_append *append)
+{
+	struct run *run = append->owner;
+	struct run_live *live = run->live;
+	struct engine *engine = run->engine;
+
+	CHECK(run->stage == STAGE_COMMITTING);
+	engine->counts.committing--;
+	if (append->error.code != ERR_NONE) {
+		struct error error = append->error;
+		if (live->message->kind == TRIGGER_SUBMITTED) { /* Nothing of it exists. */
+			struct message *message = live->message;
+			live->message = NULL;
+			free_run(run);
+			finish_message(message, &error);
+			return;
+		}
+		log_warn(LOG_ENGINE, "run=%s commit postponed: %s", run->id, error.message);
+		run->stage = STAGE_POSTPONED;
+		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
+		return;
+	}
+	if (live->message->kind == TRIGGER_SUBMITTED) {
+		engine->counts.created++;
+		log_info(LOG_ENGINE, "run=%s created workflow=%s/%s:%s", run->id, live->definition->namespace, live->definition->name, live->definition->version);
+	}
+	apply_entries(run);
+	count_time(run);
+	bool ended = release_effects(run);
+	if (engine->ports.on_committed)
+		engine->ports.on_committed(engine->ports.arg, run->id, live->state.seq_last, ended);
+	if (ended) {
+		end_run(run);
+		return;
+	}
+	struct error none = {0};
+	char id[ID_LEN_MAX + 1];
+	snprintf(id, sizeof id, "%s", run->id);
+	finish_decision(run, &none);
+	/* A callback may have ended or freed it. */
+	run = find_run(engine, id);
+	if (run)
+		run_advance(run); /* May free run: touch nothing after this line. */
+}
+
+static bool may_park(const struct run *run)
+{
+	const struct run_live *live = run->live;
+	int64_t park_after = run->engine->config.park_after_ms;
+
+	if (park_after < 0 || !list_empty(&live->activities) || !state_is_idle(&live->state))
+		return false;
+	return run->deadline_ms == 0 || run->deadline_ms - wall_ms(run->engine) > park_after;
+}
+
+/* Decide the next trigger of the inbox, if the run is free to. */
+static void run_advance(struct run *run)
+{
+	struct run_live *live = run->live;
+
+	if (run->stage != STAGE_IDLE)
+		return;
+	while (!list_empty(&live->inbox)) {
+		live->message = CONTAINER_OF(live->inbox.next, struct message, link);
+		list_remove(&live->message->link);
+		live->inbox_count--;
+		decide(run);
+		if (run->stage != STAGE_IDLE)
+			return;
+		/* A stale trigger changed nothing: on to the next. */
+	}
+	set_deadline(run, state_next_deadline_ms(&live->state));
+	if (may_park(run)) {
+		live_free(run);
+		run->stage = STAGE_PARKED;
+	}
+}
+
+void engine_on_time(struct engine *engine)
+{
+	int64_t now = wall_ms(engine);
+
+	while (engine->heap_count > 0 && engine->heap[1]->deadline_ms <= now) {
+		struct run *run = engine->heap[1];
+		set_deadline(run, 0);
+		switch (run->stage) {
+		case STAGE_POSTPONED:
+			append_decision(run);
+			break;
+		case STAGE_IDLE:
+			if (list_empty(&run->live->inbox) && !engine->stopping)
+				post(run, new_message(TRIGGER_DEADLINE), false);
+			if (!list_empty(&run->live->inbox))
+				run_advance(run);
+			break;
+		case STAGE_PARKED:
+			if (!engine->stopping)
+				post(run, new_message(TRIGGER_DEADLINE), false);
+			break;
+		case STAGE_LOADING:
+		case STAGE_LOADING_VALUES:
+		case STAGE_COMMITTING:
+		case STAGE_BROKEN:
+			break; /* It looks at its deadline again when it is idle. */
+		}
+	}
+}
+
+/* --- loading ------------------------------------------------------------------------------------------------------ */
+
+static int rebuild(struct run *run, const struct engine_load_run *load, struct error *error)
+{
+	struct problems problems;
+	struct json *document;
+
+	if (load->error.code != ERR_NONE) {
+		*error = load->error;
+		return error->code;
+	}
+	problems_init(&problems);
+	document = json_parse(&problems.arena, load->document, JSON_STRICT, NULL, error);
+	struct definition *definition = document ? definition_load_json(document, &problems) : NULL;
+	if (!definition) {
+		if (document)
+			error_set(error, ERR_CORRUPT, "its definition is refused by this version: %s", problems.count ? problems.items[0].message : "unknown reason");
+		problems_close(&problems);
+		return error->code;
+	}
+	problems_close(&problems);
+	struct run_live *live = live_new(run, definition);
+	release_definition(definition); /* live_new took its own */
+	for (size_t i = 0; i < load->entry_count; i++) {
+		const struct entry *entry = &load->entries[i];
+		if (workflow_apply(&live->state, entry, error) != 0)
+			return error->code;
+		struct digest digest;
+		if (!json_get_digest(entry->data, "record", &digest))
+			continue;
+		for (size_t k = 0; k < entry->value_count; k++)
+			if (entry->values[k].bytes.data && digest_equal(&entry->values[k].digest, &digest)) {
+				struct arena arena;
+				arena_init(&arena);
+				const struct json *record = json_parse(&arena, entry->values[k].bytes, JSON_STRICT, NULL, NULL);
+				if (record)
+					view_add_record(&live->sums_arena, record, &live->active, &live->queued, live->sums);
+				arena_close(&arena);
+			}
+	}
+	if (live->state.entry_count == 0)
+		return error_set(error, ERR_CORRUPT, "it has no entries");
+	int64_t age_ms = wall_ms(run->engine) - live->state.created_ms;
+	uint64_t now = now_us(run->engine);
+	live->created_us = age_ms > 0 && (uint64_t)age_ms * 1000 < now ? now - (uint64_t)age_ms * 1000 : now > 0 && age_ms > 0 ? 0 : now;
+	return 0;
+}
+
+static void on_run_loaded(struct engine_load_run *load)
+{
+	struct run *run = load->owner;
+	struct engine *engine = run->engine;
+	struct error error = {0};
+
+	engine->loading--;
+	run->load = NULL;
+	if (rebuild(run, load, &error) != 0) {
+		error_wrap(&error, "run %s cannot go on", run->id);
+		engine->counts.failed++;
+		if (run->live) {
+			list_move_all(&run->early, &run->live->inbox);
+			live_free(run);
+		}
+		run->stage = STAGE_BROKEN;
+		if (engine->ports.on_run_failed)
+			engine->ports.on_run_failed(engine->ports.arg, run->id, &error);
+		while (!list_empty(&run->early)) {
+			struct message *message = CONTAINER_OF(run->early.next, struct message, link);
+			list_remove(&message->link);
+			finish_message(message, &error);
+		}
+	} else {
+		run->stage = STAGE_IDLE;
+		if (run->restarted) {
+			engine->counts.recovered++;
+			post(run, new_message(TRIGGER_RESTARTED), true);
+		}
+		run->restarted = false;
+		if (run_status_ended(run->live->state.status))
+			free_run(run);
+		else
+			run_advance(run);
+	}
+	arena_close(&load->arena);
+	free(load);
+	load_next(engine);
+}
+
+static void load_next(struct engine *engine)
+{
+	while (engine->loading < ENGINE_RECOVER_CONCURRENCY && !list_empty(&engine->to_load) && !engine->stopping) {
+		struct run *run = CONTAINER_OF(engine->to_load.next, struct run, waiting);
+		struct engine_load_run *load = memory_zero(sizeof *load);
+		list_remove(&run->waiting);
+		run->stage = STAGE_LOADING;
+		run->load = load;
+		load->run_id = run->id;
+		load->on_done = on_run_loaded;
+		load->owner = run;
+		engine->loading++;
+		engine->ports.load_run(engine->ports.arg, load);
+	}
+}
+
+void engine_recover(struct engine *engine, const char *id)
+{
+	if (find_run(engine, id))
+		return;
+	struct run *run = add_run(engine, id);
+	run->restarted = true;
+	list_add_last(&engine->to_load, &run->waiting);
+	load_next(engine);
+}
+
+bool engine_is_recovering(const struct engine *engine)
+{
+	return !list_empty(&engine->to_load) || engine->loading > 0;
+}
+
+/* --- from outside ------------------------------------------------------------------------------------------------- */
+
+int engine_submit(struct engine *engine, struct engine_submit *submit, struct error *error)
+{
+	if (engine->stopping)
+		return error_set(error, ERR_BUSY, "the daemon is stopping; submit again when it is back");
+	if (engine->run_count >= ENGINE_RUNS_MAX)
+		return error_set(error, ERR_BUSY, "%d runs are under way, the most allowed (ENGINE_RUNS_MAX)", ENGINE_RUNS_MAX);
+	if (find_run(engine, submit->id))
+		return error_set(error, ERR_EXISTS, "run %s is under way", submit->id);
+	struct run *run = add_run(engine, submit->id);
+	struct run_live *live = live_new(run, submit->definition);
+	struct message *message = new_message(TRIGGER_SUBMITTED);
+	live->created_us = submit->received_us;
+	live->admission_us = (int64_t)(now_us(engine) - submit->received_us);
+	message->submit = submit;
+	live->message = message;
+	run->stage = STAGE_IDLE;
+	decide(run);
+	if (run->stage != STAGE_POSTPONED)
+		return 0;
+	/* The journal's queue is full: the client is told, nothing of the run exists. */
+	live->message = NULL;
+	free(message);
+	free_run(run);
+	return error_set(error, ERR_BUSY, "%d appends wait for the journal, the most allowed (STORE_QUEUE_MAX); retry", STORE_QUEUE_MAX);
+}
+
+int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct error *error)
+{
+	struct run *run = find_run(engine, cancel->id);
+
+	if (!run)
+		return error_set(error, ERR_NOT_FOUND, "run %s is not under way", cancel->id);
+	if (run->stage == STAGE_BROKEN)
+		return error_set(error, ERR_CORRUPT, "run %s cannot be loaded; see the daemon's log", cancel->id);
+	list_init(&cancel->link);
+	struct list *inbox = run->live ? &run->live->inbox : &run->early;
+	LIST_EACH(link, inbox) { /* one cancel is enough for all who ask */
+		struct message *waiting = CONTAINER_OF(link, struct message, link);
+		if (waiting->kind == TRIGGER_CANCEL) {
+			list_add_last(&waiting->cancels, &cancel->link);
+			return 0;
+		}
+	}
+	struct message *message = new_message(TRIGGER_CANCEL);
+	list_add_last(&message->cancels, &cancel->link);
+	post(run, message, true);
+	run_advance(run);
+	return 0;
+}
+
+int engine_watch(struct engine *engine, struct engine_watch *watch)
+{
+	struct run *run = find_run(engine, watch->id);
+
+	list_init(&watch->link);
+	if (!run)
+		return ERR_NOT_FOUND;
+	list_add_last(&run->watches, &watch->link);
+	return 0;
+}
+
+void engine_unwatch(struct engine_watch *watch)
+{
+	list_remove(&watch->link);
+}
+
+void engine_counts(const struct engine *engine, struct engine_counts *counts)
+{
+	*counts = engine->counts;
+	counts->open = engine->run_count;
+	for (size_t i = 0; i < engine->slot_count; i++)
+		for (const struct run *run = engine->slots[i]; run; run = run->next)
+			counts->parked += run->stage == STAGE_PARKED;
+}
+
+struct engine *engine_new(const struct engine_config *config, const struct engine_ports *ports)
+{
+	struct engine *engine = memory_zero(sizeof *engine);
+
+	engine->config = *config;
+	engine->ports = *ports;
+	list_init(&engine->to_load);
+	list_init(&engine->activities);
+	value_cache_init(&engine->values, ENGINE_VALUE_CACHE_BYTES);
+	return engine;
+}
+
+void engine_stop(struct engine *engine)
+{
+	engine->stopping = true;
+}
+
+bool engine_is_quiet(const struct engine *engine)
+{
+	return engine->counts.committing == 0 && engine->loading == 0;
+}
+
+const struct state *engine_run_state(const struct engine *engine, const char *id)
+{
+	const struct run *run = find_run(engine, id);
+
+	return run && run->live ? &run->live->state : NULL;
+}
+
+void engine_free(struct engine *engine)
+{
+	CHECK(engine_is_quiet(engine));
+	engine_drop(engine);
+}
+
+void engine_drop(struct engine *engine)
+{
+	struct error gone = {.code = ERR_CANCELLED, .message = "the daemon is stopping"};
+
+	for (size_t i = 0; i < engine->slot_count; i++)
+		while (engine->slots[i]) {
+			struct run *run = engine->slots[i];
+			struct message *message = run->live ? run->live->message : NULL;
+			if (run->live)
+				run->live->message = NULL;
+			free(run->load);
+			while (!list_empty(&run->watches)) /* whoever watches goes away too */
+				list_remove(run->watches.next);
+			free_run(run);
+			if (message)
+				finish_message(message, &gone);
+		}
+	while (!list_empty(&engine->activities))
+		free_activity(CONTAINER_OF(engine->activities.next, struct engine_activity, of_engine));
+	value_cache_clear(&engine->values);
+	for (size_t i = 0; engine->ended && i < ENGINE_ENDED_KEPT; i++)
+		free(engine->ended[i].summary);
+	free(engine->ended);
+	free(engine->heap);
+	free(engine->slots);
+	free(engine);
+}

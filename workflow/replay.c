@@ -1,0 +1,289 @@
+/* See replay.h.
+ *
+ * A recorded run is a row of decisions; where one ends and the next begins is told by what kind of entry a decision opens with:
+ * every trigger makes an entry first that nothing else makes. The replayed state moves by the recorded entries, so one
+ * difference is reported, not its consequences. */
+#include "workflow/replay.h"
+
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/time.h"
+
+struct replaying {
+	struct arena *arena;
+	const struct entry *entries;
+	size_t count;
+	const struct definition *definition;
+	const struct decide_context *context;
+	struct replay_result *result;
+	struct state state;
+};
+
+/* The value that data[name] names, among all of the run. */
+static struct bytes find_value(const struct replaying *r, const struct json *data, const char *name)
+{
+	struct digest digest;
+
+	if (!json_get_digest(data, name, &digest))
+		return (struct bytes){0};
+	for (size_t i = 0; i < r->count; i++)
+		for (size_t k = 0; k < r->entries[i].value_count; k++)
+			if (digest_equal(&r->entries[i].values[k].digest, &digest))
+				return r->entries[i].values[k].bytes;
+	return (struct bytes){0};
+}
+
+static const struct json *find_json(const struct replaying *r, const struct json *data, const char *name)
+{
+	struct bytes bytes = find_value(r, data, name);
+
+	return bytes.data ? json_parse(r->arena, bytes, JSON_STRICT, NULL, NULL) : NULL;
+}
+
+/* Values for decide: by digest, among all of the run. */
+static const struct json *source_get(void *context, const struct digest *digest)
+{
+	const struct replaying *r = context;
+
+	for (size_t i = 0; i < r->count; i++)
+		for (size_t k = 0; k < r->entries[i].value_count; k++)
+			if (r->entries[i].values[k].bytes.data && digest_equal(&r->entries[i].values[k].digest, digest))
+				return json_parse(r->arena, r->entries[i].values[k].bytes, JSON_STRICT, NULL, NULL);
+	return NULL;
+}
+
+static const char *text_of(const struct replaying *r, const struct entry *entry)
+{
+	struct json *json = json_object(r->arena);
+
+	if (!entry)
+		return NULL;
+	json_set_text(r->arena, json, "kind", entry_kind_name(entry->kind));
+	json_set(r->arena, json, "data", entry->data);
+	return (const char *)json_print_arena(json, r->arena).data;
+}
+
+/* What decide says and what was recorded, without what the writer adds when it signs. */
+static bool same(const struct replaying *r, const struct entry *expected, const struct entry *got)
+{
+	static const char *const by_writer[] = {"pae", "signatures"};
+
+	if (expected->kind != got->kind)
+		return false;
+	struct json *a = json_copy(r->arena, expected->data), *b = json_copy(r->arena, got->data);
+	for (size_t i = 0; i < COUNT_OF(by_writer); i++) {
+		json_remove(a, by_writer[i]);
+		json_remove(b, by_writer[i]);
+	}
+	/* The run's own record is a measurement. */
+	if (expected->kind >= ENTRY_RUN_COMPLETED && expected->kind <= ENTRY_RUN_KILLED) {
+		json_remove(a, "record");
+		json_remove(b, "record");
+	}
+	return json_equal(a, b);
+}
+
+static void differs(struct replaying *r, const struct entry *expected, const struct entry *got, const char *why)
+{
+	struct step_id id;
+	const char *step = json_get_text(expected ? expected->data : got->data, "stepId");
+
+	r->result->equal = false;
+	r->result->seq = expected ? expected->seq : r->entries[r->count - 1].seq + 1;
+	r->result->expected = text_of(r, expected);
+	r->result->got = text_of(r, got);
+	r->result->reference = step && step_id_parse(r->arena, step, &id) ? id.reference : NULL;
+	r->result->why = why;
+}
+
+/* How the attempt whose end is recorded at `at` ended: rebuilt from the entries that the decision made of it. */
+static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *trigger, struct outcome *outcome)
+{
+	const struct entry *entry = &r->entries[at];
+	const char *step = json_get_text(entry->data, "stepId");
+
+	if (entry->kind == ENTRY_DOCUMENT_ADDED) { /* stands before the attempt's own entry */
+		outcome->document = find_value(r, entry->data, "document");
+		outcome->document_media_type = json_get_text(entry->data, "mediaType");
+		if (++at >= r->count)
+			return at;
+		entry = &r->entries[at];
+		step = json_get_text(entry->data, "stepId");
+	}
+	trigger->kind = TRIGGER_ACTIVITY_DONE;
+	trigger->wall_ms = entry->time_ms;
+	trigger->step_id = step;
+	trigger->attempt = (unsigned)json_get_number(entry->data, "attempt", 0);
+	trigger->outcome = outcome;
+	outcome->record = find_json(r, entry->data, "record");
+	outcome->request = find_value(r, entry->data, "request");
+	outcome->response = find_value(r, entry->data, "response");
+	outcome->ok = entry->kind == ENTRY_ATTEMPT_SUCCEEDED;
+	failure_parse(json_get_text(entry->data, "class") ? json_get_text(entry->data, "class") : "", &outcome->failure);
+
+	/* What followed it in the same decision: facts, the output, a retry, or a fault. */
+	struct json *facts = NULL, *evidence = NULL;
+	for (size_t i = at + 1; i < r->count; i++) {
+		const struct entry *next = &r->entries[i];
+		const char *next_step = json_get_text(next->data, "stepId");
+		if (!next_step || !step || strcmp(next_step, step) != 0)
+			break;
+		if (next->kind == ENTRY_FACT_RECORDED) {
+			struct json *document = json_copy(r->arena, find_json(r, next->data, "fact"));
+			const struct json *statement = find_json(r, next->data, "payload"), *predicate = json_get(statement, "predicate");
+			static const char *const ours[] = {"contentDigest", "run", "task", "step", "attempt", "runtime", "model", "configuration", "reproducibility"};
+			if (!facts) {
+				const struct json *extraction = json_get(predicate, "extraction"), *result = json_get(predicate, "result"), *run = json_get(predicate, "run");
+				facts = json_array(r->arena);
+				evidence = json_object(r->arena);
+				static const char *const of_extraction[] = {"source", "prompt", "schema", "sampling", "request"};
+				for (size_t k = 0; k < COUNT_OF(of_extraction); k++)
+					if (json_get(extraction, of_extraction[k]))
+						json_set(r->arena, evidence, of_extraction[k], json_get(extraction, of_extraction[k]));
+				static const char *const of_result[] = {"response", "finishReason", "promptTokens", "completionTokens", "reproducibility"};
+				for (size_t k = 0; k < COUNT_OF(of_result); k++)
+					if (json_get(result, of_result[k]))
+						json_set(r->arena, evidence, of_result[k], json_get(result, of_result[k]));
+				static const char *const of_predicate[] = {"model", "configuration", "runtime"};
+				for (size_t k = 0; k < COUNT_OF(of_predicate); k++)
+					if (json_get(predicate, of_predicate[k]))
+						json_set(r->arena, evidence, of_predicate[k], json_get(predicate, of_predicate[k]));
+				if (json_get(run, "clock"))
+					json_set(r->arena, evidence, "clock", json_get(run, "clock"));
+				json_set_boolean(r->arena, evidence, "simulated", json_get_boolean(document, "simulated", false));
+				json_set_text(r->arena, evidence, "runtimeName", json_get_text(document, "runtime"));
+				time_parse(json_get_text(run, "startedOn") ? json_get_text(run, "startedOn") : "", &outcome->started_ms);
+				time_parse(json_get_text(run, "finishedOn") ? json_get_text(run, "finishedOn") : "", &outcome->finished_ms);
+				outcome->duration_ms = (int64_t)json_get_number(run, "durationMs", 0);
+			}
+			for (size_t k = 0; k < COUNT_OF(ours); k++)
+				json_remove(document, ours[k]);
+			json_remove(document, "simulated");
+			json_add(r->arena, facts, document);
+			continue;
+		}
+		if (next->kind == ENTRY_TASK_COMPLETED)
+			outcome->output = find_json(r, next->data, "output");
+		if (next->kind == ENTRY_TASK_RETRYING) {
+			/* Any policy that allows it and is due then; the delay itself is compared below by setting floor and cap to it. */
+			int64_t due = 0;
+			time_parse(json_get_text(next->data, "due") ? json_get_text(next->data, "due") : "", &due);
+			outcome->retry_attempts = 1000000;
+			outcome->retry_floor_ms = outcome->retry_cap_ms = due - entry->time_ms;
+		}
+		if (next->kind == ENTRY_TASK_FAULTED) {
+			const struct json *error = find_json(r, next->data, "error");
+			outcome->detail = json_get_text(error, "detail");
+			outcome->status = (int)json_get_number(error, "status", 0);
+		}
+		break;
+	}
+	const struct task *task = NULL;
+	struct step_id id;
+	if (step && step_id_parse(r->arena, step, &id))
+		task = definition_find_task(r->definition, id.reference);
+	if (outcome->ok && task && task->function == FUNCTION_EXTRACT) {
+		struct json *output = json_copy(r->arena, outcome->output);
+		json_remove(output, "facts");
+		json_remove(output, "rejected");
+		outcome->output = output;
+		outcome->facts = facts ? facts : json_array(r->arena);
+		outcome->evidence = evidence ? evidence : json_object(r->arena);
+	}
+	return at;
+}
+
+/* The trigger of the decision that begins at entry `at`. False: no decision begins like that. */
+static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger, struct outcome *outcome)
+{
+	const struct entry *entry = &r->entries[at];
+
+	*trigger = (struct trigger){.wall_ms = entry->time_ms};
+	*outcome = (struct outcome){0};
+	switch (entry->kind) {
+	case ENTRY_RUN_CREATED:
+		trigger->kind = TRIGGER_SUBMITTED;
+		trigger->run_id = json_get_text(entry->data, "runId");
+		trigger->input = find_value(r, entry->data, "input");
+		trigger->labels = find_json(r, entry->data, "labels");
+		return trigger->input.data != NULL;
+	case ENTRY_DOCUMENT_ADDED:
+	case ENTRY_ATTEMPT_SUCCEEDED:
+		attempt_outcome(r, at, trigger, outcome);
+		return true;
+	case ENTRY_ATTEMPT_FAILED:
+		if (strcmp(json_get_text(entry->data, "class") ? json_get_text(entry->data, "class") : "", failure_name(FAILURE_INTERRUPTED)) == 0)
+			trigger->kind = TRIGGER_RESTARTED;
+		else
+			attempt_outcome(r, at, trigger, outcome);
+		return true;
+	case ENTRY_ATTEMPT_STARTED:
+		trigger->kind = TRIGGER_DEADLINE;
+		return true;
+	case ENTRY_TASK_CANCELLED:
+	case ENTRY_RUN_CANCELLED:
+	case ENTRY_RUN_KILLED:
+		trigger->kind = TRIGGER_CANCEL;
+		for (size_t i = at; i < r->count; i++) {
+			trigger->kill |= r->entries[i].kind == ENTRY_RUN_KILLED;
+			const struct json *reason = find_json(r, r->entries[i].data, "reason");
+			if (json_is(reason, JSON_STRING))
+				trigger->reason = reason->string.text;
+		}
+		return true;
+	default:
+		trigger->kind = TRIGGER_CONTINUE;
+		return true;
+	}
+}
+
+int replay_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition,
+	       const struct decide_context *context, struct replay_result *result, struct error *error)
+{
+	struct replaying r = {arena, entries, count, definition, context, result, {0}};
+	struct decide_context replayed = *context;
+
+	*result = (struct replay_result){.equal = true};
+	if (count == 0 || entries[0].kind != ENTRY_RUN_CREATED)
+		return error_set(error, ERR_CORRUPT, "its first entry is not run.created");
+	replayed.values = (struct value_source){source_get, &r};
+	state_init(&r.state, definition);
+	for (size_t at = 0; at < count && result->equal;) {
+		struct trigger trigger;
+		struct outcome outcome;
+		struct decision decision;
+		size_t made;
+
+		decision_init(&decision);
+		if (!read_trigger(&r, at, &trigger, &outcome)) {
+			differs(&r, &entries[at], NULL, "a value of this entry is missing from the journal");
+			decision_close(&decision);
+			break;
+		}
+		workflow_decide(&r.state, &trigger, &replayed, &decision);
+		if (decision.need_count > 0)
+			differs(&r, &entries[at], NULL, "a value that this decision needs is missing from the journal");
+		else if (decision.entry_count == 0)
+			differs(&r, &entries[at], NULL, "nothing is decided here any more");
+		for (made = 0; made < decision.entry_count && result->equal; made++) {
+			if (at + made >= count)
+				differs(&r, NULL, &decision.entries[made], "the journal ends before this entry");
+			else if (!same(&r, &entries[at + made], &decision.entries[made]))
+				differs(&r, &entries[at + made], &decision.entries[made], "another entry is decided");
+		}
+		if (result->equal) {
+			for (size_t i = 0; i < made; i++)
+				if (workflow_apply(&r.state, &entries[at + i], error) != 0) {
+					decision_close(&decision);
+					state_close(&r.state);
+					return error->code;
+				}
+			result->entries += made;
+			at += made;
+		}
+		decision_close(&decision);
+	}
+	state_close(&r.state);
+	return 0;
+}

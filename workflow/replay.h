@@ -1,0 +1,23 @@
+/* Replay: drive a recorded run again from its entries, with no model called, and see whether the interpreter decides the same,
+ * entry by entry (interface.md: exit 20 on the first difference). Pure.
+ *
+ * The triggers are read back from the journal: what was submitted, how each attempt ended (its record and the values that came
+ * with it), when a deadline passed, a restart, a cancel. Expressions are decided again here, which replay may do as long as they are
+ * pure in-process ones; once helpers evaluate them their recorded results stand in (semantics.md 1). */
+#pragma once
+
+#include "workflow/decide.h"
+
+struct replay_result {
+	bool equal;
+	uint64_t entries; /* compared */
+	/* The first difference. */
+	uint64_t seq;
+	const char *expected, *got; /* canonical JSON of {kind, data}, in the arena; NULL: nothing */
+	const char *reference; /* of the task, or NULL */
+	const char *why;
+};
+
+/* entries: all of the run with all values. ERR_CORRUPT when they do not even begin like a run. */
+int replay_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition,
+	       const struct decide_context *context, struct replay_result *result, struct error *error);

@@ -1,0 +1,478 @@
+/* See view.h. */
+#include "workflow/view.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/time.h"
+
+/* --- intervals ---------------------------------------------------------------------------------------------------- */
+
+void interval_add(struct interval_set *set, int64_t from, int64_t until)
+{
+	size_t first = set->count, last;
+
+	if (until <= from)
+		return;
+	/* Mostly at the end: look from there. [first, last) are those that touch the new one. */
+	while (first > 0 && set->items[first - 1].until >= from)
+		first--;
+	for (last = first; last < set->count && set->items[last].from <= until; last++) {
+		if (set->items[last].from < from)
+			from = set->items[last].from;
+		if (set->items[last].until > until)
+			until = set->items[last].until;
+	}
+	if (set->count + 1 - (last - first) > set->cap) {
+		set->cap = set->cap ? set->cap * 2 : 4;
+		set->items = memory_resize(set->items, set->cap * sizeof *set->items);
+	}
+	memmove(set->items + first + 1, set->items + last, (set->count - last) * sizeof *set->items);
+	set->items[first] = (struct interval){from, until};
+	set->count = set->count + 1 - (last - first);
+}
+
+int64_t interval_total(const struct interval_set *set)
+{
+	int64_t total = 0;
+
+	for (size_t i = 0; i < set->count; i++)
+		total += set->items[i].until - set->items[i].from;
+	return total;
+}
+
+int64_t interval_total_outside(const struct interval_set *set, const struct interval_set *other)
+{
+	int64_t total = interval_total(set);
+	size_t k = 0;
+
+	for (size_t i = 0; i < set->count; i++) {
+		struct interval at = set->items[i];
+		while (k < other->count && other->items[k].until <= at.from)
+			k++;
+		for (size_t j = k; j < other->count && other->items[j].from < at.until; j++) {
+			int64_t from = other->items[j].from > at.from ? other->items[j].from : at.from;
+			int64_t until = other->items[j].until < at.until ? other->items[j].until : at.until;
+			total -= until - from;
+		}
+	}
+	return total;
+}
+
+void interval_close(struct interval_set *set)
+{
+	free(set->items);
+	*set = (struct interval_set){0};
+}
+
+/* --- overhead ----------------------------------------------------------------------------------------------------- */
+
+struct json *view_overhead(struct arena *arena, int64_t wall_us, const struct interval_set *active, const struct interval_set *queued, const struct json *stages_us)
+{
+	struct json *overhead = json_object(arena), *stages = json_object(arena);
+	int64_t activity_us = interval_total(active), queued_us = interval_total_outside(queued, active);
+
+	json_set_number(arena, overhead, "wallMs", (double)wall_us / 1000);
+	json_set_number(arena, overhead, "activityMs", (double)activity_us / 1000);
+	json_set_number(arena, overhead, "queuedMs", (double)queued_us / 1000);
+	json_set_number(arena, overhead, "overheadMs", (double)(wall_us - activity_us - queued_us) / 1000);
+	for (size_t i = 0; stages_us && i < stages_us->object.count; i++)
+		json_set_number(arena, stages, stages_us->object.members[i].name, stages_us->object.members[i].value->number / 1000);
+	json_set(arena, overhead, "stages", stages);
+	return overhead;
+}
+
+static void add_interval(struct interval_set *set, const struct json *pair)
+{
+	const struct json *from = json_at(pair, 0), *until = json_at(pair, 1);
+
+	if (json_is(from, JSON_NUMBER) && json_is(until, JSON_NUMBER))
+		interval_add(set, (int64_t)from->number, (int64_t)until->number);
+}
+
+void view_add_record(struct arena *arena, const struct json *record, struct interval_set *active, struct interval_set *queued, struct json *sum)
+{
+	const struct json *stages = json_get(record, "stages");
+
+	add_interval(active, json_get(record, "activeUs"));
+	add_interval(queued, json_get(record, "queuedUs"));
+	for (size_t i = 0; json_is(stages, JSON_OBJECT) && i < stages->object.count; i++)
+		if (json_is(stages->object.members[i].value, JSON_NUMBER))
+			json_set_number(arena, sum, stages->object.members[i].name,
+					json_get_number(sum, stages->object.members[i].name, 0) + stages->object.members[i].value->number);
+}
+
+/* --- the run document --------------------------------------------------------------------------------------------- */
+
+bool view_include_parse(const char *text, unsigned *include, const char **bad)
+{
+	static const struct {
+		const char *name;
+		unsigned bit;
+	} words[] = {{"input", VIEW_INPUT}, {"output", VIEW_OUTPUT}, {"tasks", VIEW_TASKS}, {"events", VIEW_EVENTS}, {"facts", VIEW_FACTS}, {"labels", VIEW_LABELS}, {"all", VIEW_ALL}};
+
+	*include = 0;
+	while (*text) {
+		size_t len = strcspn(text, ","), i;
+		for (i = 0; i < COUNT_OF(words); i++)
+			if (strlen(words[i].name) == len && memcmp(words[i].name, text, len) == 0)
+				break;
+		if (i == COUNT_OF(words)) {
+			*bad = text;
+			return false;
+		}
+		*include |= words[i].bit;
+		text += len;
+		text += *text == ',';
+	}
+	return true;
+}
+
+/* The value that data[name] names, wherever it came: found among this entry's values, or remembered from an earlier one. */
+struct value_index {
+	struct arena *arena;
+	const struct entry_value **slots;
+	size_t slot_count, count;
+};
+
+static size_t index_slot(const struct value_index *index, const struct digest *digest)
+{
+	uint64_t hash;
+
+	memcpy(&hash, digest->bytes, sizeof hash);
+	for (size_t slot = hash & (index->slot_count - 1);; slot = (slot + 1) & (index->slot_count - 1))
+		if (!index->slots[slot] || digest_equal(&index->slots[slot]->digest, digest))
+			return slot;
+}
+
+static void index_values(struct value_index *index, const struct entry *entries, size_t count)
+{
+	size_t values = 0;
+
+	for (size_t i = 0; i < count; i++)
+		values += entries[i].value_count;
+	index->slot_count = 16;
+	while (index->slot_count < values * 2)
+		index->slot_count *= 2;
+	index->slots = arena_zero(index->arena, index->slot_count * sizeof *index->slots);
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < entries[i].value_count; k++)
+			index->slots[index_slot(index, &entries[i].values[k].digest)] = &entries[i].values[k];
+}
+
+static struct json *value_of(const struct value_index *index, const struct json *data, const char *name)
+{
+	struct digest digest;
+	char text[DIGEST_TEXT_LEN + 1];
+
+	if (!json_get_digest(data, name, &digest))
+		return NULL;
+	const struct entry_value *value = index->slots[index_slot(index, &digest)];
+	if (value && value->bytes.data) {
+		struct json *json = json_parse(index->arena, value->bytes, JSON_STRICT, NULL, NULL);
+		if (json)
+			return json;
+	}
+	struct json *stub = json_object(index->arena);
+	digest_text(&digest, text);
+	json_set_text(index->arena, stub, "digest", text);
+	if (value)
+		json_set_number(index->arena, stub, "size", (double)value->size);
+	return stub;
+}
+
+static void set_time(struct arena *arena, struct json *object, const char *name, int64_t wall_ms)
+{
+	char text[TIME_TEXT_LEN + 1];
+
+	time_text(wall_ms, text);
+	json_set_text(arena, object, name, text);
+}
+
+/* A task of the document, by its step id. */
+struct task_view {
+	const char *step;
+	struct json *json;
+	struct task_view *next;
+};
+
+struct viewing {
+	struct arena *arena;
+	struct value_index values;
+	const struct definition *definition;
+	struct json *tasks;
+	struct task_view *slots[1024];
+};
+
+static struct json *view_task(struct viewing *v, const struct entry *entry)
+{
+	const char *step = json_get_text(entry->data, "stepId");
+	struct step_id id;
+
+	if (!step || !step_id_parse(v->arena, step, &id))
+		return NULL;
+	uint64_t hash = 1469598103934665603u;
+	for (const char *c = step; *c; c++)
+		hash = (hash ^ (uint8_t)*c) * 1099511628211u;
+	struct task_view **slot = &v->slots[(hash ^ hash >> 32) % COUNT_OF(v->slots)];
+	for (struct task_view *view = *slot; view; view = view->next)
+		if (strcmp(view->step, step) == 0)
+			return view->json;
+	if (json_count(v->tasks) >= VIEW_TASKS_MAX)
+		return NULL;
+
+	struct json *task = json_object(v->arena), *iteration = json_array(v->arena);
+	const struct task *defined = v->definition ? definition_find_task(v->definition, id.reference) : NULL;
+	const char *slash = strrchr(id.reference, '/');
+	json_set_text(v->arena, task, "name", defined ? defined->name : slash ? slash + 1 : id.reference);
+	json_set_text(v->arena, task, "reference", id.reference);
+	for (size_t i = 0; i < id.iteration_count; i++)
+		json_add(v->arena, iteration, json_number(v->arena, (double)id.iterations[i]));
+	if (id.iteration_count > 0)
+		json_set(v->arena, task, "iteration", iteration);
+	json_set_text(v->arena, task, "step", step);
+	json_set_number(v->arena, task, "execution", (double)id.execution);
+	json_set_text(v->arena, task, "status", "running");
+	json_set_number(v->arena, task, "attempts", 0);
+	json_set_number(v->arena, task, "startSeq", (double)entry->seq);
+	json_add(v->arena, v->tasks, task);
+	struct task_view *view = arena_alloc(v->arena, sizeof *view);
+	*view = (struct task_view){step, task, *slot};
+	*slot = view;
+	return task;
+}
+
+static void end_task(struct viewing *v, struct json *task, const struct entry *entry, const char *status)
+{
+	json_set_text(v->arena, task, "status", status);
+	json_set_number(v->arena, task, "endSeq", (double)entry->seq);
+	struct json *input = value_of(&v->values, entry->data, "input"), *output = value_of(&v->values, entry->data, "output"), *error = value_of(&v->values, entry->data, "error");
+	if (input)
+		json_set(v->arena, task, "input", input);
+	if (output)
+		json_set(v->arena, task, "output", output);
+	if (error)
+		json_set(v->arena, task, "error", error);
+}
+
+static void add_task_entry(struct viewing *v, const struct entry *entry)
+{
+	struct json *task = view_task(v, entry);
+
+	if (!task)
+		return;
+	switch (entry->kind) {
+	case ENTRY_TASK_STARTED: {
+		struct json *input = value_of(&v->values, entry->data, "input");
+		if (input)
+			json_set(v->arena, task, "input", input);
+		if (json_get(entry->data, "items"))
+			json_set(v->arena, task, "items", json_get(entry->data, "items"));
+		break;
+	}
+	case ENTRY_TASK_COMPLETED:
+		end_task(v, task, entry, "completed");
+		break;
+	case ENTRY_TASK_FAULTED:
+		end_task(v, task, entry, "faulted");
+		break;
+	case ENTRY_TASK_CANCELLED:
+		end_task(v, task, entry, "cancelled");
+		break;
+	case ENTRY_TASK_SKIPPED:
+		end_task(v, task, entry, "skipped");
+		break;
+	case ENTRY_TASK_RETRYING:
+		json_set_text(v->arena, task, "status", "waiting");
+		json_set_text(v->arena, task, "retryAt", json_get_text(entry->data, "due"));
+		json_set_text(v->arena, task, "lastFailure", json_get_text(entry->data, "class"));
+		break;
+	case ENTRY_ATTEMPT_STARTED:
+		json_set_text(v->arena, task, "status", "running");
+		json_set_number(v->arena, task, "attempts", json_get_number(entry->data, "attempt", 0));
+		json_remove(task, "retryAt");
+		break;
+	default:
+		break;
+	}
+}
+
+struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin, unsigned include)
+{
+	struct viewing *v = arena_zero(arena, sizeof *v);
+	struct json *run = json_object(arena), *facts = json_array(arena), *events = json_array(arena), *sum = json_object(arena);
+	struct interval_set active = {0}, queued = {0};
+	const struct json *record = NULL;
+	const char *status = "pending";
+	int64_t ended_ms = 0;
+
+	CHECK(count > 0 && entries[0].kind == ENTRY_RUN_CREATED);
+	*v = (struct viewing){.arena = arena, .values = {.arena = arena}, .definition = definition, .tasks = json_array(arena)};
+	index_values(&v->values, entries, count);
+
+	const struct json *created = entries[0].data;
+	struct digest digest;
+	char text[DIGEST_TEXT_LEN + 1];
+	struct json *workflow = json_copy(arena, json_get(created, "workflow"));
+	if (json_get_digest(created, "definition", &digest)) {
+		digest_text(&digest, text);
+		json_set_text(arena, workflow, "digest", text);
+	}
+	json_set_text(arena, run, "id", json_get_text(created, "runId"));
+	json_set(arena, run, "workflow", workflow);
+	json_set(arena, run, "error", json_null(arena));
+	set_time(arena, run, "createdAt", entries[0].time_ms);
+	set_time(arena, run, "startedAt", entries[0].time_ms);
+	if (include & VIEW_INPUT)
+		json_set(arena, run, "input", value_of(&v->values, created, "input"));
+	if (include & VIEW_LABELS) {
+		struct json *labels = value_of(&v->values, created, "labels");
+		json_set(arena, run, "labels", labels ? labels : json_object(arena));
+	}
+
+	for (size_t i = 0; i < count; i++) {
+		const struct entry *entry = &entries[i];
+		switch (entry->kind) {
+		case ENTRY_RUN_CREATED:
+		case ENTRY_RUN_RESUMED:
+			status = "running";
+			break;
+		case ENTRY_RUN_SUSPENDED:
+			status = "suspended";
+			break;
+		case ENTRY_RUN_COMPLETED:
+		case ENTRY_RUN_FAULTED:
+		case ENTRY_RUN_CANCELLED:
+		case ENTRY_RUN_KILLED: {
+			ended_ms = entry->time_ms;
+			record = value_of(&v->values, entry->data, "record");
+			status = entry->kind == ENTRY_RUN_COMPLETED ? "completed" : entry->kind == ENTRY_RUN_FAULTED ? "faulted" : "cancelled";
+			struct json *reason = value_of(&v->values, entry->data, "reason");
+			if (entry->kind == ENTRY_RUN_KILLED)
+				json_set_text(arena, run, "reason", "killed");
+			else if (reason)
+				json_set(arena, run, "reason", reason);
+			if (entry->kind == ENTRY_RUN_FAULTED)
+				json_set(arena, run, "error", value_of(&v->values, entry->data, "error"));
+			if (entry->kind == ENTRY_RUN_COMPLETED && (include & VIEW_OUTPUT))
+				json_set(arena, run, "output", value_of(&v->values, entry->data, "output"));
+			break;
+		}
+		case ENTRY_FACT_RECORDED: {
+			const char *verdict = json_get_text(entry->data, "verdict");
+			if ((include & VIEW_FACTS) && verdict && strcmp(verdict, "PASSED") == 0 && json_get_digest(entry->data, "payload", &digest)) {
+				digest_hex(&digest, text);
+				json_add(arena, facts, json_text(arena, text));
+			}
+			break;
+		}
+		default:
+			break;
+		}
+		if ((include & VIEW_TASKS) && json_get(entry->data, "stepId") && entry->kind != ENTRY_FACT_RECORDED)
+			add_task_entry(v, entry);
+		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
+			view_add_record(arena, value_of(&v->values, entry->data, "record"), &active, &queued, sum);
+		struct json *event = include & VIEW_EVENTS ? view_cloud_event(arena, entry, origin) : NULL;
+		if (event)
+			json_add(arena, events, event);
+	}
+	json_set_text(arena, run, "status", status);
+	if (ended_ms)
+		set_time(arena, run, "endedAt", ended_ms);
+	if (include & VIEW_TASKS)
+		json_set(arena, run, "tasks", v->tasks);
+	if (include & VIEW_FACTS)
+		json_set(arena, run, "facts", facts);
+	if (include & VIEW_EVENTS)
+		json_set(arena, run, "events", events);
+
+	/* The run's own record knows the wall time to the microsecond and the stages outside attempts; without it (still under way): what
+	 * the attempts say, and the time between the entries. */
+	const struct json *stages = json_get(record, "stages");
+	int64_t wall_us = (int64_t)json_get_number(record, "wallUs", (double)(entries[count - 1].time_ms - entries[0].time_ms) * 1000);
+	json_set(arena, run, "overhead", view_overhead(arena, wall_us, &active, &queued, json_is(stages, JSON_OBJECT) ? stages : sum));
+	interval_close(&active);
+	interval_close(&queued);
+	return run;
+}
+
+struct json *view_entry(struct arena *arena, const struct entry *entry)
+{
+	struct json *json = json_object(arena);
+
+	json_set_number(arena, json, "seq", (double)entry->seq);
+	json_set_text(arena, json, "kind", entry_kind_name(entry->kind));
+	set_time(arena, json, "ts", entry->time_ms);
+	json_set(arena, json, "data", entry->data);
+	return json;
+}
+
+/* --- CloudEvents -------------------------------------------------------------------------------------------------- */
+
+#define KIND(kind) ((uint64_t)1 << (kind))
+const uint64_t view_cloud_event_kinds = KIND(ENTRY_RUN_CREATED) | KIND(ENTRY_RUN_COMPLETED) | KIND(ENTRY_RUN_FAULTED) | KIND(ENTRY_RUN_CANCELLED) |
+					KIND(ENTRY_RUN_KILLED) | KIND(ENTRY_RUN_SUSPENDED) | KIND(ENTRY_RUN_RESUMED) | KIND(ENTRY_TASK_STARTED) |
+					KIND(ENTRY_TASK_COMPLETED) | KIND(ENTRY_TASK_FAULTED) | KIND(ENTRY_TASK_CANCELLED) | KIND(ENTRY_TASK_RETRYING);
+
+static const char *cloud_event_type(enum entry_kind kind, const char **verb)
+{
+	static const struct {
+		enum entry_kind kind;
+		const char *type, *verb;
+	} types[] = {
+		{ENTRY_RUN_CREATED, "io.serverlessworkflow.workflow.started.v1", "startedAt"},
+		{ENTRY_RUN_COMPLETED, "io.serverlessworkflow.workflow.completed.v1", "completedAt"},
+		{ENTRY_RUN_FAULTED, "io.serverlessworkflow.workflow.faulted.v1", "faultedAt"},
+		{ENTRY_RUN_CANCELLED, "io.serverlessworkflow.workflow.cancelled.v1", "cancelledAt"},
+		{ENTRY_RUN_KILLED, "io.serverlessworkflow.workflow.cancelled.v1", "cancelledAt"},
+		{ENTRY_RUN_SUSPENDED, "io.serverlessworkflow.workflow.suspended.v1", "suspendedAt"},
+		{ENTRY_RUN_RESUMED, "io.serverlessworkflow.workflow.resumed.v1", "resumedAt"},
+		{ENTRY_TASK_STARTED, "io.serverlessworkflow.task.started.v1", "startedAt"},
+		{ENTRY_TASK_COMPLETED, "io.serverlessworkflow.task.completed.v1", "completedAt"},
+		{ENTRY_TASK_FAULTED, "io.serverlessworkflow.task.faulted.v1", "faultedAt"},
+		{ENTRY_TASK_CANCELLED, "io.serverlessworkflow.task.cancelled.v1", "cancelledAt"},
+		{ENTRY_TASK_RETRYING, "io.serverlessworkflow.task.retried.v1", "retriedAt"},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(types); i++)
+		if (types[i].kind == kind) {
+			*verb = types[i].verb;
+			return types[i].type;
+		}
+	return NULL;
+}
+
+struct json *view_cloud_event(struct arena *arena, const struct entry *entry, const char *origin)
+{
+	const char *verb, *type = cloud_event_type(entry->kind, &verb), *run = json_get_text(entry->data, "runId"), *step = json_get_text(entry->data, "stepId");
+	static const char *const digests[] = {"input", "output", "error"};
+	struct digest digest;
+	char text[DIGEST_TEXT_LEN + 1];
+
+	if (!type || !run)
+		return NULL;
+	struct json *event = json_object(arena), *data = json_object(arena);
+	json_set_text(arena, event, "specversion", "1.0");
+	json_set(arena, event, "id", json_printf(arena, "%" PRIu64, entry->seq));
+	json_set(arena, event, "source", json_printf(arena, "https://%s", origin));
+	json_set_text(arena, event, "type", type);
+	json_set_text(arena, event, "subject", run);
+	set_time(arena, event, "time", entry->time_ms);
+	json_set_text(arena, event, "datacontenttype", "application/json");
+	json_set_text(arena, data, step ? "workflow" : "name", run);
+	if (step)
+		json_set_text(arena, data, "task", step);
+	if (json_get(entry->data, "workflow"))
+		json_set(arena, data, "definition", json_get(entry->data, "workflow"));
+	set_time(arena, data, verb, entry->time_ms);
+	for (size_t i = 0; i < COUNT_OF(digests); i++)
+		if (json_get_digest(entry->data, digests[i], &digest)) {
+			digest_text(&digest, text);
+			json_set_text(arena, data, digests[i], text);
+		}
+	json_set(arena, event, "data", data);
+	return event;
+}
