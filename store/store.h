@@ -39,7 +39,9 @@ struct store_options {
  * journal.opened into an empty journal. Messages: "another reprised (pid 123) holds DATA/lock", "DATA is read-only …".
  * May block: called before the loop runs. */
 int store_open(struct store **store, uv_loop_t *loop, const struct store_options *options, struct error *error);
-/* Let what is queued commit, sign a last checkpoint, join the threads, close. Pending callbacks fire before it returns. */
+/* Let what is queued commit, sign a last checkpoint, join the threads, close. Pending callbacks fire before it returns; what
+ * they submit is refused with ERR_BUSY. Run the loop once more afterwards: it ends the store's own handles and frees the
+ * struct. */
 void store_close(struct store *store);
 
 const char *store_origin(const struct store *store);
@@ -102,6 +104,14 @@ struct store_read {
 };
 /* 0, or ERR_BUSY past STORE_READS_MAX. */
 int store_read(struct store *store, struct store_read *read);
+
+/* For offline work without a daemon: no lock, nothing is written, one snapshot until the close. Any one thread. It also opens
+ * a journal that a running daemon holds; then be short, the snapshot keeps its write-ahead log from starting over. */
+int store_open_readonly(const char *data_dir, struct store_reader **reader, struct error *error);
+void store_reader_close(struct store_reader *reader);
+/* As journal.opened says; valid until the close. */
+const char *store_reader_origin(const struct store_reader *reader);
+int store_reader_log_key(const struct store_reader *reader, struct note_key *key, struct error *error);
 
 /* All texts and lists below lie in `arena`. ERR_NOT_FOUND where there is nothing. */
 struct store_run {

@@ -1,0 +1,236 @@
+/* What the files of store/ share; nobody else includes it (the store's own tests do).
+ * Words: a *connection* is an SQLite handle with its prepared statements; it belongs to one thread at a time. */
+#pragma once
+
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "store/store.h"
+#include "workflow/base/id.h"
+
+enum {
+	STORE_STATEMENTS_MAX = 96, /* prepared statements of one connection */
+	STORE_CACHE_KIB = 1024, /* pages that one connection keeps */
+	STORE_BUSY_MS = 1000, /* wait for a lock of a foreign process before saying so */
+	STORE_STOP_BUSY_TRIES = 5, /* … and so often while the store closes */
+	STORE_PAGE_BYTES_MAX = 16 << 20, /* bytes of one page of reader_entries() */
+	STORE_PATH_MAX = 4096,
+	STORE_KEY_FILE_MAX = 16384,
+	STORE_NOTE_MAX = 65536, /* a checkpoint with its cosignatures */
+	STORE_ENCODED_MAX = 64 << 20, /* all entries of one append */
+	STORE_VERIFY_TAIL_MAX = 4096, /* entries hashed again at start */
+	STORE_NODE_LEVELS = 8, /* of the tree's nodes only every eighth level is stored */
+	STORE_APPLICATION_ID = 0x52707273, /* "Rprs" */
+	STORE_CHECKPOINT_ENTRIES = 256,
+	STORE_CHECKPOINT_EVERY_MS = 60000,
+	STORE_WAL_MIB = 4,
+	STORE_THREAD_STACK = 1 << 20,
+};
+
+enum content_encoding { CONTENT_RAW = 0, CONTENT_ZSTD = 1, CONTENT_ELSEWHERE = 2, CONTENT_ERASED = 3 };
+
+/* Public functions accept no error at all; inside there is always one, and it begins empty. */
+static inline struct error *error_begin(struct error *error, struct error *spare)
+{
+	if (error == NULL)
+		error = spare;
+	*error = (struct error){0};
+	return error;
+}
+#define ERROR_BEGIN(error)         \
+	struct error error##_spare; \
+	error = error_begin(error, &error##_spare)
+
+/* --- statement.c -------------------------------------------------------------------------------------------------- */
+
+struct connection {
+	sqlite3 *db;
+	struct {
+		const char *sql;
+		sqlite3_stmt *statement;
+	} cached[STORE_STATEMENTS_MAX];
+	unsigned cached_count;
+};
+
+/* Once in the process, before any thread uses SQLite. */
+void connection_set_up_library(void);
+int connection_open(struct connection *connection, const char *path, int flags, struct error *error);
+void connection_close(struct connection *connection);
+int connection_exec(struct connection *connection, const char *sql, struct error *error);
+/* The one place that turns SQLite's codes into ours (C3). Returns the code. */
+int connection_fail(struct connection *connection, int rc, const char *what, struct error *error);
+/* One number from a query without parameters. */
+int connection_number(struct connection *connection, const char *sql, int64_t *number, struct error *error);
+
+/* Prepared once per connection and kept: `sql` is a constant, its address is the key. NULL: error is set. */
+sqlite3_stmt *statement_take(struct connection *connection, const char *sql, struct error *error);
+/* For texts put together at run time; ended by sqlite3_finalize(). */
+sqlite3_stmt *statement_make(struct connection *connection, const char *sql, struct error *error);
+/* Step once: 1 a row, 0 the end (the statement is reset and its bindings cleared), -1 an error (the same, error is set). */
+int statement_step(struct connection *connection, sqlite3_stmt *statement, struct error *error);
+/* Step to the end. Returns the error code. */
+int statement_run(struct connection *connection, sqlite3_stmt *statement, struct error *error);
+void statement_end(sqlite3_stmt *statement); /* reset and clear the bindings, when not stepped to the end */
+
+/* Bound bytes stay untouched until the statement has ended. */
+void bind_number(sqlite3_stmt *statement, int index, uint64_t number);
+void bind_text(sqlite3_stmt *statement, int index, const char *text); /* NULL: null */
+void bind_bytes(sqlite3_stmt *statement, int index, struct bytes bytes);
+void bind_digest(sqlite3_stmt *statement, int index, const struct digest *digest);
+uint64_t column_number(sqlite3_stmt *statement, int index);
+const char *column_text(sqlite3_stmt *statement, int index, struct arena *arena);
+struct bytes column_bytes(sqlite3_stmt *statement, int index); /* valid until the next step */
+bool column_digest(sqlite3_stmt *statement, int index, struct digest *digest);
+
+/* --- migrate.c ---------------------------------------------------------------------------------------------------- */
+
+int migrate_up(struct connection *connection, struct error *error);
+int migrate_check(struct connection *connection, struct error *error); /* for readers: is it ours and of this version? */
+unsigned migrate_version(void);
+
+/* --- entry_table.c: journal, entry, journal_node ------------------------------------------------------------------ */
+
+int entry_table_put(struct connection *connection, uint64_t seq, const struct digest *leaf, struct bytes bytes, struct error *error);
+int entry_table_put_leaf(struct connection *connection, uint64_t seq, const struct digest *leaf, struct error *error);
+int entry_table_put_node(struct connection *connection, unsigned level, uint64_t index, const struct digest *hash, struct error *error);
+int entry_table_size(struct connection *connection, uint64_t *size, struct error *error);
+/* log_tree_read_cb over a struct connection. */
+int entry_table_read_node(void *connection, unsigned level, uint64_t index, struct digest *hash);
+/* The frontier of the stored tree. */
+int entry_table_load_tree(struct connection *connection, struct log_tree *tree, struct error *error);
+int entry_table_bytes(struct connection *connection, struct arena *arena, uint64_t seq, struct bytes *bytes, struct error *error);
+/* Origin and verifier key, as entry 0 says. */
+int entry_table_origin(struct connection *connection, struct arena *arena, const char **origin, const char **vkey, struct error *error);
+
+/* --- content_table.c ---------------------------------------------------------------------------------------------- */
+
+int content_table_put(struct connection *connection, uint64_t seq, unsigned slot, const struct entry_value *value, struct error *error);
+int content_table_has_blob(struct connection *connection, const struct digest *digest, bool *has, struct error *error);
+int content_table_put_chunk(struct connection *connection, const struct digest *digest, uint64_t n, struct bytes bytes, struct error *error);
+int content_table_forget_chunks(struct connection *connection, const struct digest *digest, struct error *error); /* if no blob names them */
+int content_table_forget_orphans(struct connection *connection, struct error *error);
+/* By row id. digest may be NULL; the bytes are checked against the row's digest. */
+int content_table_read(struct connection *connection, struct arena *arena, uint64_t id, const struct digest *digest, struct bytes *bytes, struct error *error);
+int content_table_read_blob(struct connection *connection, struct arena *arena, const struct digest *digest, struct bytes *bytes, struct error *error);
+/* Values of the entries first … first + count - 1 are put into them. */
+int content_table_fill(struct connection *connection, struct arena *arena, struct entry *entries, size_t count, uint64_t value_max, struct error *error);
+
+/* --- the derived tables: one file each; tables.c drives them ------------------------------------------------------- */
+
+/* The row id of a run: the seq of its run.created. ERR_NOT_FOUND. */
+int run_table_find(struct connection *connection, const char *id, uint64_t *run, struct error *error);
+int run_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);
+int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t seq_first, uint64_t count, struct error *error);
+int fact_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);
+/* ERR_EXISTS: registered under this name and version with another digest. */
+int definition_table_check(struct connection *connection, const struct entry *entry, struct error *error);
+int definition_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
+/* Is it the last that key.added told of for this purpose? */
+int definition_table_key_is_newest(struct connection *connection, const char *purpose, const char *key_id, bool *newest, struct error *error);
+
+/* May this append be written? Looks at nothing but rows, changes nothing: so a conflict costs its own append alone and no
+ * savepoint is needed. */
+int tables_check(struct connection *connection, const struct entry *entries, size_t count, struct error *error);
+/* Bring the derived tables up to these entries, whose seq is set. Used at append and at rebuild: there is no second way. */
+int tables_apply(struct connection *connection, const struct entry *entries, size_t count, struct error *error);
+
+/* --- checkpoint_table.c ------------------------------------------------------------------------------------------- */
+
+int checkpoint_table_put(struct connection *connection, uint64_t size, struct bytes note, const char *signed_at, struct error *error);
+/* size 0: the newest. ERR_NOT_FOUND. */
+int checkpoint_table_get(struct connection *connection, struct arena *arena, uint64_t size, struct bytes *note, struct error *error);
+
+/* --- signer.c ----------------------------------------------------------------------------------------------------- */
+
+/* In locked memory; used by the writer thread, the public halves by all. */
+struct signer {
+	struct secret_key *fact, *log;
+};
+/* may_create: the journal is new. Otherwise a missing file is an error that says what to do. */
+int signer_open(struct signer *signer, const struct store_options *options, bool may_create, struct error *error);
+void signer_close(struct signer *signer);
+
+/* --- store.c, commit.c, reader.c ---------------------------------------------------------------------------------- */
+
+struct store_reader {
+	struct connection connection;
+	char *origin, *vkey; /* as journal.opened says */
+};
+int reader_open_connection(struct store_reader *reader, const char *path, int flags, struct error *error);
+void reader_close_connection(struct store_reader *reader);
+
+/* Progress of the one append whose large values are being written. */
+struct chunk_progress {
+	size_t entry, value;
+	uint64_t chunk;
+};
+
+struct writer { /* The writer thread's own. */
+	struct connection connection;
+	struct log_tree tree, tree_at_begin;
+	struct buffer encoded; /* entries of one append */
+	size_t *encoded_end;
+	size_t encoded_end_cap;
+	struct arena arena; /* of one batch */
+	struct list ready, urgent, large, finished; /* taken from the queue; large: chunks to write; finished: all written */
+	struct chunk_progress progress;
+	uint64_t signed_size; /* of the newest checkpoint */
+	uint64_t unsigned_since_us; /* when the first entry behind it was committed */
+	struct buffer note; /* the newest checkpoint */
+	int wal_frames; /* in the WAL since it began anew; the hook counts them */
+};
+
+/* Figures for tests and `doctor`; any thread may read them. */
+struct store_counters {
+	atomic_ullong commits, appends, entries, signed_checkpoints, wal_checkpoints, chunks, batch_appends_max;
+	atomic_ullong page_limit; /* test hook: PRAGMA max_page_count before the next batch; 0: leave it */
+};
+
+struct store {
+	struct store_options options;
+	char *data_dir, *database_path, *fact_key_path, *log_key_path;
+	char *origin;
+	struct note_key log_key;
+	int lock_file;
+	struct store_counters counters;
+
+	/* Loop thread only. */
+	uv_loop_t *loop;
+	uv_prepare_t prepare;
+	uv_async_t async;
+	unsigned handles_open;
+	struct list staged_urgent, staged, staged_signs;
+	struct list returned, returned_signs, returned_reads; /* callbacks to fire */
+	unsigned depth, signs, reads; /* accepted, callback not fired yet */
+	bool closing, threads_running, told_broken;
+
+	/* Shared, under the lock. */
+	uv_mutex_t lock;
+	uv_cond_t work, read_work, wal_work;
+	struct list urgent, queue, sign_queue, done, done_signs, read_queue, done_reads;
+	bool stop, stop_reading, wal_wanted;
+	struct error broken;
+	/* Looked at without it. */
+	atomic_bool is_broken, wal_bulk_done;
+
+	uv_thread_t writer_thread, reader_thread, wal_thread;
+	struct writer writer;
+	struct signer signer;
+	struct store_reader reader;
+	struct connection wal_connection;
+};
+
+struct store_counters *store_counters(struct store *store);
+
+/* commit.c, on the opening thread or the writer. */
+int commit_open(struct store *store, struct error *error);
+void commit_close(struct store *store);
+void commit_batch(struct store *store, struct list *batch);
+int commit_sign_checkpoint(struct store *store, bool closing, struct error *error);
+void commit_run(void *store); /* the writer thread */
+void commit_run_wal(void *store); /* the thread that copies the WAL back while commits go on */
+void reader_run_thread(void *store);
+
+/* store.c: make the store broken; any thread. */
+void store_break(struct store *store, const struct error *error);

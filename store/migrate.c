@@ -1,0 +1,82 @@
+/* The schema's versions: each file of schema/sql/ in one transaction, counted by PRAGMA user_version. On the opening
+ * thread. Start at migrate_up(). A file is never changed after a release; new ones are added to the list below. */
+#include <stdio.h>
+
+#include "embedded.h"
+#include "store/internal.h"
+#include "workflow/base/check.h"
+
+static const char *const migrations[] = {
+	schema_0001_journal_sql,
+};
+
+unsigned migrate_version(void)
+{
+	return COUNT_OF(migrations);
+}
+
+static int read_versions(struct connection *connection, int64_t *application, int64_t *version, int64_t *objects, struct error *error)
+{
+	if (connection_number(connection, "PRAGMA application_id", application, error) != 0 ||
+	    connection_number(connection, "PRAGMA user_version", version, error) != 0 ||
+	    connection_number(connection, "SELECT count(*) FROM sqlite_schema", objects, error) != 0)
+		return error->code;
+	return 0;
+}
+
+static int check_versions(int64_t application, int64_t version, struct error *error)
+{
+	if (application != STORE_APPLICATION_ID)
+		return error_set(error, ERR_INVALID, "this is no Reprise journal (application id %lld)", (long long)application);
+	if (version > (int64_t)COUNT_OF(migrations))
+		return error_set(error, ERR_UNSUPPORTED, "the journal has schema version %lld, this program knows versions up to %zu: use a newer reprised",
+				 (long long)version, COUNT_OF(migrations));
+	return 0;
+}
+
+int migrate_check(struct connection *connection, struct error *error)
+{
+	int64_t application, version, objects;
+
+	if (read_versions(connection, &application, &version, &objects, error) != 0)
+		return error->code;
+	if (check_versions(application, version, error) != 0)
+		return error->code;
+	if (version < (int64_t)COUNT_OF(migrations))
+		return error_set(error, ERR_UNSUPPORTED, "the journal has schema version %lld, older than %zu: start reprised on it once", (long long)version,
+				 COUNT_OF(migrations));
+	return 0;
+}
+
+static int apply_one(struct connection *connection, unsigned version, struct error *error)
+{
+	char pragma[96];
+	struct error ignored;
+
+	snprintf(pragma, sizeof(pragma), "PRAGMA application_id=%d; PRAGMA user_version=%u", STORE_APPLICATION_ID, version);
+	if (connection_exec(connection, "BEGIN IMMEDIATE", error) != 0)
+		return error->code;
+	if (connection_exec(connection, migrations[version - 1], error) != 0 || connection_exec(connection, pragma, error) != 0 ||
+	    connection_exec(connection, "COMMIT", error) != 0) {
+		if (!sqlite3_get_autocommit(connection->db))
+			connection_exec(connection, "ROLLBACK", &ignored);
+		return error_wrap(error, "migrate to version %u", version);
+	}
+	return 0;
+}
+
+int migrate_up(struct connection *connection, struct error *error)
+{
+	int64_t application, version, objects;
+
+	if (read_versions(connection, &application, &version, &objects, error) != 0)
+		return error->code;
+	if (objects == 0 && application == 0 && version == 0)
+		application = STORE_APPLICATION_ID; /* A new, empty file. */
+	if (check_versions(application, version, error) != 0)
+		return error->code;
+	while (version < (int64_t)COUNT_OF(migrations))
+		if (apply_one(connection, (unsigned)++version, error) != 0)
+			return error->code;
+	return 0;
+}

@@ -1,0 +1,219 @@
+/* The reader thread: one read-only connection, each piece of work inside a short snapshot of its own, so that no read
+ * keeps the write-ahead log from starting over (C7). Start at reader_run_thread(); what can be asked is in the table files.
+ * Also the read-only opening without a daemon. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/internal.h"
+#include "workflow/base/check.h"
+
+static const char begin_sql[] = "BEGIN";
+static const char end_sql[] = "COMMIT";
+
+static int run_sql(struct connection *connection, const char *sql, struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, sql, error);
+
+	return statement == NULL ? (int)error->code : statement_run(connection, statement, error);
+}
+
+static int load_origin(struct store_reader *reader, struct error *error)
+{
+	struct arena arena;
+	const char *origin, *vkey;
+
+	arena_init(&arena);
+	if (entry_table_origin(&reader->connection, &arena, &origin, &vkey, error) == 0) {
+		reader->origin = memory_text(origin);
+		reader->vkey = memory_text(vkey);
+	}
+	arena_close(&arena);
+	return error->code;
+}
+
+int reader_open_connection(struct store_reader *reader, const char *path, int flags, struct error *error)
+{
+	memset(reader, 0, sizeof(*reader));
+	if (connection_open(&reader->connection, path, SQLITE_OPEN_READONLY | flags, error) != 0)
+		return error->code;
+	if (connection_exec(&reader->connection, "PRAGMA query_only=1", error) != 0 || migrate_check(&reader->connection, error) != 0 ||
+	    load_origin(reader, error) != 0)
+		reader_close_connection(reader);
+	return error->code;
+}
+
+void reader_close_connection(struct store_reader *reader)
+{
+	connection_close(&reader->connection);
+	free(reader->origin);
+	free(reader->vkey);
+	reader->origin = reader->vkey = NULL;
+}
+
+static void do_work(struct store_reader *reader, struct store_read *read)
+{
+	struct error error = {0};
+
+	read->error = (struct error){0};
+	if (run_sql(&reader->connection, begin_sql, &read->error) != 0)
+		return;
+	read->work(reader, read);
+	if (!sqlite3_get_autocommit(reader->connection.db) && run_sql(&reader->connection, end_sql, &error) != 0 && read->error.code == ERR_NONE)
+		read->error = error;
+}
+
+void reader_run_thread(void *arg)
+{
+	struct store *store = arg;
+
+	prctl(PR_SET_NAME, "store-reader");
+	for (;;) {
+		struct list *first = NULL;
+
+		uv_mutex_lock(&store->lock);
+		while (list_empty(&store->read_queue) && !store->stop_reading)
+			uv_cond_wait(&store->read_work, &store->lock);
+		if (!list_empty(&store->read_queue)) {
+			first = store->read_queue.next;
+			list_remove(first);
+		}
+		uv_mutex_unlock(&store->lock);
+		if (first == NULL)
+			return;
+		do_work(&store->reader, CONTAINER_OF(first, struct store_read, link));
+		uv_mutex_lock(&store->lock);
+		list_add_last(&store->done_reads, first);
+		uv_mutex_unlock(&store->lock);
+		uv_async_send(&store->async);
+	}
+}
+
+/* --- without a daemon ---------------------------------------------------------------------------------------------- */
+
+/* As a URI that asks for nothing to be written, locked or looked at beside the file itself. */
+static void print_immutable_uri(const char *path, struct buffer *uri)
+{
+	buffer_add_text(uri, "file:");
+	for (; *path != '\0'; path++) {
+		if (strchr("?#%", *path) != NULL)
+			buffer_printf(uri, "%%%02x", (unsigned char)*path);
+		else
+			buffer_add_char(uri, *path);
+	}
+	buffer_add_text(uri, "?immutable=1");
+}
+
+static bool wal_is_empty(const char *path)
+{
+	char wal[STORE_PATH_MAX + 8];
+	struct stat status;
+
+	snprintf(wal, sizeof(wal), "%s-wal", path);
+	return stat(wal, &status) != 0 || status.st_size == 0;
+}
+
+int store_open_readonly(const char *data_dir, struct store_reader **reader, struct error *error)
+{
+	struct store_reader *opened = memory_zero(sizeof(*opened));
+	char path[STORE_PATH_MAX];
+
+	ERROR_BEGIN(error);
+	*reader = NULL;
+	connection_set_up_library();
+	snprintf(path, sizeof(path), "%s/journal.db", data_dir);
+	if (access(path, R_OK) != 0) {
+		error_set(error, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
+		goto fail;
+	}
+	if (reader_open_connection(opened, path, 0, error) != 0 && access(data_dir, W_OK) != 0 && wal_is_empty(path)) {
+		/* A folder that cannot be written cannot get the shared index of the WAL; without a WAL none is needed. */
+		struct buffer uri;
+
+		*error = (struct error){0};
+		buffer_init(&uri, 4 * STORE_PATH_MAX);
+		print_immutable_uri(path, &uri);
+		reader_open_connection(opened, buffer_text(&uri), SQLITE_OPEN_URI, error);
+		buffer_close(&uri);
+	}
+	if (error->code != ERR_NONE)
+		goto fail;
+	if (run_sql(&opened->connection, begin_sql, error) != 0) {
+		reader_close_connection(opened);
+		goto fail;
+	}
+	*reader = opened;
+	return 0;
+fail:
+	free(opened);
+	return error_wrap(error, "open the journal in %s", data_dir);
+}
+
+void store_reader_close(struct store_reader *reader)
+{
+	struct error ignored = {0};
+
+	if (!sqlite3_get_autocommit(reader->connection.db))
+		run_sql(&reader->connection, end_sql, &ignored);
+	reader_close_connection(reader);
+	free(reader);
+}
+
+const char *store_reader_origin(const struct store_reader *reader)
+{
+	return reader->origin;
+}
+
+int store_reader_log_key(const struct store_reader *reader, struct note_key *key, struct error *error)
+{
+	return note_key_parse(key, reader->vkey, error);
+}
+
+/* --- figures ------------------------------------------------------------------------------------------------------- */
+
+static const char runs_sql[] = "SELECT count(*) FROM run";
+static const char open_runs_sql[] = "SELECT count(*) FROM run WHERE ended_ms IS NULL";
+static const char facts_sql[] = "SELECT count(*) FROM fact";
+static const char checkpoints_sql[] = "SELECT count(*) FROM checkpoint";
+static const char tiles_sql[] = "SELECT count(*) FROM journal_prune";
+static const char page_count_sql[] = "PRAGMA page_count";
+static const char page_size_sql[] = "PRAGMA page_size";
+static const char free_pages_sql[] = "PRAGMA freelist_count";
+
+int reader_stats(struct store_reader *reader, struct store_stats *stats, struct error *error)
+{
+	int64_t pages, page_size, free_pages;
+	struct stat status;
+	const struct {
+		const char *sql;
+		uint64_t *into;
+	} counts[] = {
+		{runs_sql, &stats->runs},		{open_runs_sql, &stats->open_runs}, {facts_sql, &stats->facts},
+		{checkpoints_sql, &stats->checkpoints}, {tiles_sql, &stats->pruned_tiles},
+	};
+
+	ERROR_BEGIN(error);
+	memset(stats, 0, sizeof(*stats));
+	if (entry_table_size(&reader->connection, &stats->entries, error) != 0)
+		return error->code;
+	for (size_t i = 0; i < COUNT_OF(counts); i++) {
+		int64_t number;
+
+		if (connection_number(&reader->connection, counts[i].sql, &number, error) != 0)
+			return error->code;
+		*counts[i].into = (uint64_t)number;
+	}
+	if (connection_number(&reader->connection, page_count_sql, &pages, error) != 0 ||
+	    connection_number(&reader->connection, page_size_sql, &page_size, error) != 0 ||
+	    connection_number(&reader->connection, free_pages_sql, &free_pages, error) != 0)
+		return error->code;
+	stats->database_bytes = (uint64_t)(pages * page_size);
+	stats->free_bytes = (uint64_t)(free_pages * page_size);
+	if (stat(sqlite3_filename_wal(sqlite3_db_filename(reader->connection.db, "main")), &status) == 0)
+		stats->wal_bytes = (uint64_t)status.st_size;
+	return 0;
+}

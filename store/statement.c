@@ -1,0 +1,236 @@
+/* Connections and prepared statements. Each connection belongs to one thread. Start at statement_take(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/internal.h"
+#include "workflow/base/check.h"
+#include "workflow/base/log.h"
+
+static void log_from_sqlite(void *arg, int rc, const char *message)
+{
+	(void)arg;
+	/* A recovered WAL and a schema that another connection changed are daily life. */
+	if (rc == SQLITE_NOTICE_RECOVER_WAL || rc == SQLITE_SCHEMA)
+		return;
+	log_warn(LOG_STORE, "sqlite code=%d %s", rc, message);
+}
+
+static void set_up(void)
+{
+	/* Connections are never shared between threads at one time, so SQLite's own locks on them are not needed; and counting
+	 * memory would take a global lock on each allocation, for which reason the caches are bounded one by one instead. */
+	CHECK(sqlite3_config(SQLITE_CONFIG_MULTITHREAD) == SQLITE_OK);
+	CHECK(sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0) == SQLITE_OK);
+	CHECK(sqlite3_config(SQLITE_CONFIG_LOG, log_from_sqlite, NULL) == SQLITE_OK);
+	CHECK(sqlite3_initialize() == SQLITE_OK);
+}
+
+void connection_set_up_library(void)
+{
+	static uv_once_t once = UV_ONCE_INIT;
+
+	uv_once(&once, set_up);
+}
+
+int connection_fail(struct connection *connection, int rc, const char *what, struct error *error)
+{
+	int extended = connection->db != NULL ? sqlite3_extended_errcode(connection->db) : rc;
+	const char *message = connection->db != NULL ? sqlite3_errmsg(connection->db) : sqlite3_errstr(rc);
+	enum error_code code = ERR_IO;
+
+	if ((extended & 0xff) != (rc & 0xff))
+		extended = rc;
+	switch (rc & 0xff) {
+	case SQLITE_FULL:
+		code = ERR_FULL;
+		break;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		code = ERR_BUSY;
+		break;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		code = ERR_CORRUPT;
+		break;
+	case SQLITE_CONSTRAINT:
+	case SQLITE_MISUSE:
+	case SQLITE_RANGE:
+	case SQLITE_ERROR:
+	case SQLITE_MISMATCH:
+		code = ERR_INTERNAL;
+		break;
+	case SQLITE_IOERR:
+		/* The index of the WAL could not grow: nothing of the transaction is written yet, the disk is full. */
+		code = extended == SQLITE_IOERR_SHMSIZE ? ERR_FULL : ERR_IO;
+		break;
+	default:
+		break;
+	}
+	return error_set(error, code, "%s: %s (SQLite %d)", what, message, extended);
+}
+
+int connection_exec(struct connection *connection, const char *sql, struct error *error)
+{
+	int rc = sqlite3_exec(connection->db, sql, NULL, NULL, NULL);
+
+	return rc == SQLITE_OK ? 0 : connection_fail(connection, rc, sql, error);
+}
+
+int connection_open(struct connection *connection, const char *path, int flags, struct error *error)
+{
+	char cache[64];
+	int rc;
+
+	memset(connection, 0, sizeof(*connection));
+	rc = sqlite3_open_v2(path, &connection->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+	if (rc != SQLITE_OK)
+		goto fail;
+	sqlite3_busy_timeout(connection->db, STORE_BUSY_MS);
+	/* Nothing in our schema needs what hostile SQL in a damaged file could bring along. */
+	sqlite3_db_config(connection->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	sqlite3_snprintf(sizeof(cache), cache, "PRAGMA cache_size=-%d", STORE_CACHE_KIB);
+	if (connection_exec(connection, cache, error) != 0) {
+		connection_close(connection);
+		return error_wrap(error, "open %s", path);
+	}
+	return 0;
+fail:
+	connection_fail(connection, rc, "open", error);
+	connection_close(connection);
+	return error_wrap(error, "open %s", path);
+}
+
+void connection_close(struct connection *connection)
+{
+	for (unsigned i = 0; i < connection->cached_count; i++)
+		sqlite3_finalize(connection->cached[i].statement);
+	connection->cached_count = 0;
+	CHECK(sqlite3_close(connection->db) == SQLITE_OK); /* Busy would mean a statement that was never ended. */
+	connection->db = NULL;
+}
+
+int connection_number(struct connection *connection, const char *sql, int64_t *number, struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, sql, error);
+	int step;
+
+	*number = 0;
+	if (statement == NULL)
+		return error->code;
+	step = statement_step(connection, statement, error);
+	if (step < 0)
+		return error->code;
+	if (step > 0) {
+		*number = sqlite3_column_int64(statement, 0);
+		statement_end(statement);
+	}
+	return 0;
+}
+
+sqlite3_stmt *statement_take(struct connection *connection, const char *sql, struct error *error)
+{
+	sqlite3_stmt *statement;
+	int rc;
+
+	for (unsigned i = 0; i < connection->cached_count; i++)
+		if (connection->cached[i].sql == sql)
+			return connection->cached[i].statement;
+	CHECK(connection->cached_count < STORE_STATEMENTS_MAX);
+	rc = sqlite3_prepare_v3(connection->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL);
+	if (rc != SQLITE_OK) {
+		connection_fail(connection, rc, sql, error);
+		return NULL;
+	}
+	connection->cached[connection->cached_count].sql = sql;
+	connection->cached[connection->cached_count++].statement = statement;
+	return statement;
+}
+
+sqlite3_stmt *statement_make(struct connection *connection, const char *sql, struct error *error)
+{
+	sqlite3_stmt *statement;
+	int rc = sqlite3_prepare_v2(connection->db, sql, -1, &statement, NULL);
+
+	if (rc == SQLITE_OK)
+		return statement;
+	connection_fail(connection, rc, sql, error);
+	return NULL;
+}
+
+int statement_step(struct connection *connection, sqlite3_stmt *statement, struct error *error)
+{
+	int rc = sqlite3_step(statement);
+
+	if (rc == SQLITE_ROW)
+		return 1;
+	if (rc != SQLITE_DONE)
+		connection_fail(connection, rc, sqlite3_sql(statement), error);
+	statement_end(statement);
+	return rc == SQLITE_DONE ? 0 : -1;
+}
+
+int statement_run(struct connection *connection, sqlite3_stmt *statement, struct error *error)
+{
+	int step;
+
+	while ((step = statement_step(connection, statement, error)) > 0)
+		continue;
+	return step == 0 ? 0 : (int)error->code;
+}
+
+void statement_end(sqlite3_stmt *statement)
+{
+	sqlite3_reset(statement);
+	sqlite3_clear_bindings(statement);
+}
+
+void bind_number(sqlite3_stmt *statement, int index, uint64_t number)
+{
+	CHECK(number <= INT64_MAX);
+	CHECK(sqlite3_bind_int64(statement, index, (sqlite3_int64)number) == SQLITE_OK);
+}
+
+void bind_text(sqlite3_stmt *statement, int index, const char *text)
+{
+	CHECK(sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC) == SQLITE_OK);
+}
+
+void bind_bytes(sqlite3_stmt *statement, int index, struct bytes bytes)
+{
+	/* A NULL pointer would be bound as NULL and not as an empty value. */
+	CHECK(sqlite3_bind_blob64(statement, index, bytes.len > 0 ? (const void *)bytes.data : "", bytes.len, SQLITE_STATIC) == SQLITE_OK);
+}
+
+void bind_digest(sqlite3_stmt *statement, int index, const struct digest *digest)
+{
+	CHECK(sqlite3_bind_blob(statement, index, digest->bytes, sizeof(digest->bytes), SQLITE_STATIC) == SQLITE_OK);
+}
+
+uint64_t column_number(sqlite3_stmt *statement, int index)
+{
+	return (uint64_t)sqlite3_column_int64(statement, index);
+}
+
+const char *column_text(sqlite3_stmt *statement, int index, struct arena *arena)
+{
+	const char *text = (const char *)sqlite3_column_text(statement, index);
+
+	return arena_text_len(arena, text != NULL ? text : "", (size_t)sqlite3_column_bytes(statement, index));
+}
+
+struct bytes column_bytes(sqlite3_stmt *statement, int index)
+{
+	const void *data = sqlite3_column_blob(statement, index);
+
+	return (struct bytes){data, data != NULL ? (size_t)sqlite3_column_bytes(statement, index) : 0};
+}
+
+bool column_digest(sqlite3_stmt *statement, int index, struct digest *digest)
+{
+	struct bytes bytes = column_bytes(statement, index);
+
+	if (bytes.len != sizeof(digest->bytes))
+		return false;
+	memcpy(digest->bytes, bytes.data, bytes.len);
+	return true;
+}

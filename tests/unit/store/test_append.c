@@ -1,0 +1,254 @@
+/* Appending: what is acknowledged is there, in order, in few commits, all or none of a decision. */
+#include "tests/unit/store/fixture.h"
+
+static void read_entries(struct store_reader *reader, struct fixture *f, void *arg)
+{
+	struct entry *entries;
+	size_t count;
+
+	ck_assert_msg(reader_run_entries(reader, &f->arena, arg, 0, 100, CONTENT_MAX, &entries, &count, &f->error) == 0, "%s", f->error.message);
+	ck_assert_uint_eq(count, 3);
+	ck_assert_int_eq(entries[0].kind, ENTRY_RUN_CREATED);
+	ck_assert_int_eq(entries[1].kind, ENTRY_TASK_COMPLETED);
+	ck_assert_int_eq(entries[2].kind, ENTRY_RUN_COMPLETED);
+	ck_assert_str_eq(json_get_text(entries[1].data, "stepId"), "/do/0/a@1");
+	ck_assert_uint_eq(entries[0].value_count, 2);
+	ck_assert(bytes_equal_text(entries[0].values[0].bytes, "{\"of\":\"r1\"}"));
+	ck_assert_uint_eq(entries[1].value_count, 1);
+	ck_assert(bytes_equal_text(entries[1].values[0].bytes, "42"));
+	ck_assert_uint_eq(entries[2].seq, entries[0].seq + 2);
+}
+
+/* A run that was appended is found by its id with its entries and values, also after a restart. */
+START_TEST(append_commit_read)
+{
+	struct fixture f;
+	struct entry entries[3];
+	struct store_append result;
+
+	fixture_start(&f);
+	make_created(&f.arena, &entries[0], "r1", "one", "{\"team\":\"a\"}");
+	make_step(&f.arena, &entries[1], ENTRY_TASK_COMPLETED, "r1", "/do/0/a@1", bytes_text("42"));
+	make_step(&f.arena, &entries[2], ENTRY_RUN_COMPLETED, "r1", NULL, bytes_text("42"));
+	ck_assert_msg(append_and_wait(&f, entries, 3, &result) == 0, "%s", f.error.message);
+	ck_assert_uint_eq(result.seq_first, 3); /* behind journal.opened and the two keys */
+	ck_assert_uint_eq(entries[2].seq, 5);
+	ck_assert_uint_le(result.handed_us, result.taken_us);
+	ck_assert_uint_le(result.taken_us, result.committed_us);
+	ck_assert_uint_gt(result.handed_us, 0);
+	read_and_wait(&f, read_entries, (void *)"r1");
+	fixture_reopen(&f);
+	read_and_wait(&f, read_entries, (void *)"r1");
+	fixture_close(&f);
+	check_tables_equal(&f);
+	fixture_end(&f);
+}
+END_TEST
+
+enum { MANY = 2000 };
+struct many {
+	struct store_append append;
+	struct entry entries[2];
+	unsigned *counter;
+	unsigned order;
+};
+
+static void on_many_done(struct store_append *append)
+{
+	struct many *many = append->owner;
+
+	ck_assert_msg(append->error.code == 0, "%s", append->error.message);
+	many->order = (*many->counter)++;
+}
+
+static struct many *stage_many(struct fixture *f, unsigned *counter, unsigned first)
+{
+	struct many *many = memory_zero(MANY * sizeof(*many));
+
+	for (unsigned i = 0; i < MANY; i++) {
+		char id[32];
+
+		snprintf(id, sizeof(id), "run-%05u", first + i);
+		make_created(&f->arena, &many[i].entries[0], id, "many", NULL);
+		make_step(&f->arena, &many[i].entries[1], ENTRY_TASK_STARTED, id, "/do/0/a@1", (struct bytes){0});
+		many[i].counter = counter;
+		many[i].append = (struct store_append){.entries = many[i].entries, .entry_count = 2, .on_done = on_many_done, .owner = &many[i]};
+		ck_assert_int_eq(store_append(f->store, &many[i].append), 0);
+	}
+	return many;
+}
+
+/* What one turn of the loop stages is committed in very few transactions, and comes back in the order it was staged, with
+ * positions that follow each other. */
+START_TEST(group_commit_in_order)
+{
+	struct fixture f;
+	unsigned counter = 0;
+	struct many *many;
+	uint64_t commits;
+
+	fixture_start(&f);
+	commits = atomic_load(&store_counters(f.store)->commits);
+	many = stage_many(&f, &counter, 0);
+	ck_assert_uint_eq(store_queue_depth(f.store), MANY);
+	ck_assert_uint_eq(counter, 0);
+	uv_run(&f.loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(counter, MANY);
+	ck_assert_uint_eq(store_queue_depth(f.store), 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		ck_assert_uint_eq(many[i].order, i);
+		ck_assert_uint_eq(many[i].append.seq_first, 3 + 2 * i);
+	}
+	ck_assert_uint_le(atomic_load(&store_counters(f.store)->commits) - commits, 2);
+	ck_assert_uint_ge(atomic_load(&store_counters(f.store)->batch_appends_max), MANY / 2);
+	free(many);
+	fixture_end(&f);
+}
+END_TEST
+
+/* An urgent append that is staged last is committed first. */
+START_TEST(urgent_goes_first)
+{
+	struct fixture f;
+	unsigned counter = 0;
+	struct many *many, urgent = {.counter = &counter};
+
+	fixture_start(&f);
+	make_created(&f.arena, &urgent.entries[0], "victim", "urgent", NULL);
+	append_ok(&f, urgent.entries, 1);
+	many = stage_many(&f, &counter, 0);
+	make_step(&f.arena, &urgent.entries[0], ENTRY_RUN_CANCELLED, "victim", NULL, (struct bytes){0});
+	urgent.append = (struct store_append){.entries = urgent.entries, .entry_count = 1, .urgent = true, .on_done = on_many_done, .owner = &urgent};
+	ck_assert_int_eq(store_append(f.store, &urgent.append), 0);
+	uv_run(&f.loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(counter, MANY + 1);
+	ck_assert_uint_eq(urgent.order, 0);
+	ck_assert_uint_lt(urgent.append.seq_first, many[0].append.seq_first);
+	free(many);
+	fixture_end(&f);
+}
+END_TEST
+
+static void on_any_done(struct store_append *append)
+{
+	unsigned *counter = append->owner;
+
+	(*counter)++;
+}
+
+/* A run id that exists already fails its own append, all of it, and no other of the same transaction. */
+START_TEST(conflict_is_its_own)
+{
+	struct fixture f;
+	struct entry good[1], bad[2], other[1], again[2];
+	unsigned done = 0;
+	struct store_append appends[4];
+	uint64_t commits, entries_before;
+
+	fixture_start(&f);
+	make_created(&f.arena, &good[0], "same", "one", NULL);
+	make_created(&f.arena, &bad[0], "same", "two", NULL);
+	make_step(&f.arena, &bad[1], ENTRY_TASK_STARTED, "same", "/do/0/a@1", bytes_text("never"));
+	make_created(&f.arena, &other[0], "other", "one", NULL);
+	/* Twice in one append, and for a run that nobody created. */
+	make_created(&f.arena, &again[0], "twice", "one", NULL);
+	make_created(&f.arena, &again[1], "twice", "one", NULL);
+	commits = atomic_load(&store_counters(f.store)->commits);
+	entries_before = atomic_load(&store_counters(f.store)->entries);
+	appends[0] = (struct store_append){.entries = good, .entry_count = 1};
+	appends[1] = (struct store_append){.entries = bad, .entry_count = 2};
+	appends[2] = (struct store_append){.entries = other, .entry_count = 1};
+	appends[3] = (struct store_append){.entries = again, .entry_count = 2};
+	for (unsigned i = 0; i < 4; i++) {
+		appends[i].on_done = on_any_done;
+		appends[i].owner = &done;
+		ck_assert_int_eq(store_append(f.store, &appends[i]), 0);
+	}
+	uv_run(&f.loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(done, 4);
+	ck_assert_int_eq(appends[0].error.code, ERR_NONE);
+	ck_assert_int_eq(appends[1].error.code, ERR_EXISTS);
+	ck_assert_ptr_nonnull(strstr(appends[1].error.message, "same"));
+	ck_assert_int_eq(appends[2].error.code, ERR_NONE);
+	ck_assert_int_eq(appends[3].error.code, ERR_EXISTS);
+	ck_assert_uint_eq(appends[2].seq_first, appends[0].seq_first + 1);
+	ck_assert_uint_eq(atomic_load(&store_counters(f.store)->commits) - commits, 1);
+	ck_assert_uint_eq(atomic_load(&store_counters(f.store)->entries) - entries_before, 2);
+	fixture_close(&f);
+	check_tables_equal(&f);
+	fixture_end(&f);
+}
+END_TEST
+
+/* Entries of a run that does not exist are refused, and an id that is no id is, too. */
+START_TEST(late_and_invalid_entries_are_refused)
+{
+	struct fixture f;
+	struct entry entry;
+
+	fixture_start(&f);
+	make_step(&f.arena, &entry, ENTRY_TASK_COMPLETED, "nobody", "/do/0/a@1", bytes_text("1"));
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_NOT_FOUND);
+	make_created(&f.arena, &entry, "a/b", "one", NULL);
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_INVALID);
+	ck_assert_int_eq(append_and_wait(&f, &entry, 0, NULL), ERR_INVALID);
+	fixture_end(&f);
+}
+END_TEST
+
+/* A definition's name and version belong to one content; the same content again is no conflict. */
+START_TEST(definition_conflict)
+{
+	struct fixture f;
+	struct entry entry;
+	const char *const bodies[] = {"{\"a\":1}", "{\"a\":1}", "{\"a\":2}"};
+	const int codes[] = {ERR_NONE, ERR_NONE, ERR_EXISTS};
+
+	fixture_start(&f);
+	for (unsigned i = 0; i < 3; i++) {
+		entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(&f.arena), .time_ms = fixture_wall_ms()};
+		json_set_text(&f.arena, entry.data, "namespace", "tests");
+		json_set_text(&f.arena, entry.data, "name", "thing");
+		json_set_text(&f.arena, entry.data, "version", "1.0.0");
+		json_set_boolean(&f.arena, entry.data, "registered", true);
+		entry_add_value(&f.arena, &entry, "source", bytes_text("a: 1 # source"));
+		entry_add_value(&f.arena, &entry, "definition", bytes_text(bodies[i]));
+		ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), codes[i]);
+	}
+	fixture_close(&f);
+	check_tables_equal(&f);
+	fixture_end(&f);
+}
+END_TEST
+
+static void on_done_again(struct store_append *append)
+{
+	struct fixture *f = append->owner;
+
+	ck_assert_int_eq(append->error.code, ERR_NONE);
+	ck_assert_int_eq(store_append(f->store, append), ERR_BUSY);
+	f->broken++;
+}
+
+/* Closing lets what is staged commit and fires its callbacks; what these submit is refused. */
+START_TEST(close_commits_what_is_staged)
+{
+	struct fixture f;
+	struct entry entry;
+	struct store_append append = {.entries = &entry, .entry_count = 1, .on_done = on_done_again, .owner = &f};
+
+	fixture_start(&f);
+	make_created(&f.arena, &entry, "last", "one", NULL);
+	ck_assert_int_eq(store_append(f.store, &append), 0);
+	store_close(f.store);
+	ck_assert_uint_eq(f.broken, 1);
+	uv_run(&f.loop, UV_RUN_DEFAULT);
+	fixture_open(&f);
+	make_created(&f.arena, &entry, "last", "one", NULL);
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_EXISTS);
+	fixture_end(&f);
+}
+END_TEST
+
+TEST_MAIN("store-append", append_commit_read, group_commit_in_order, urgent_goes_first, conflict_is_its_own,
+	  late_and_invalid_entries_are_refused, definition_conflict, close_commits_what_is_staged)
