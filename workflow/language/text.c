@@ -85,17 +85,20 @@ static struct json *read_json(struct arena *arena, struct bytes source, struct p
 	struct error error;
 	size_t line, column;
 	struct json *json = json_parse(arena, source, JSON_STRICT, &fault, &error);
-	const char *hint = NULL, *message = error.message;
+	const char *hint = NULL, *reason;
 
 	if (!json) {
 		place_of_offset(source, fault.offset, &line, &column);
+		/* The message's own place counts bytes; problems count characters, so it is left out. */
+		reason = strstr(error.message, ": ");
+		reason = reason ? reason + 2 : error.message;
 		if (fault.code == JSON_PRECISION) {
 			hint = "write it as a string, in quotes";
-			message = "an integer beyond 2^53 - 1 would lose digits";
+			reason = "an integer beyond 2^53 - 1 would lose digits";
 		} else if (fault.code == JSON_SYNTAX) {
 			hint = "a text that begins with { is read as JSON";
 		}
-		problems_add(problems, false, "", line, column, hint, "not valid JSON: %s", message);
+		problems_add(problems, false, "", line, column, hint, "not valid JSON: %s: %s", json_code_name(fault.code), reason);
 		return NULL;
 	}
 	if (!text_check_size(json, problems))
