@@ -1,0 +1,713 @@
+/* See inference.h. Loop thread. */
+#include "activities/inference.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "workflow/base/check.h"
+
+#define INTEGER_MAX 9007199254740991.0 /* 2^53 - 1 */
+
+enum { CONFIRMATIONS_MAX = 2, SEED_DIGITS_MAX = 16 };
+
+/* ---- Sampling ---- */
+
+static bool read_seed(struct arena *arena, const struct json *seed, struct json **number)
+{
+	char *end;
+	double value;
+
+	if (json_is_integer(seed)) {
+		*number = json_number(arena, seed->number);
+		return true;
+	}
+	if (!json_is(seed, JSON_STRING) || seed->string.len == 0 || seed->string.len > SEED_DIGITS_MAX ||
+	    strspn(seed->string.text + (seed->string.text[0] == '-'), "0123456789") != seed->string.len - (seed->string.text[0] == '-'))
+		return false;
+	value = strtod(seed->string.text, &end);
+	if (*end != '\0' || fabs(value) > INTEGER_MAX)
+		return false;
+	*number = json_number(arena, value);
+	return true;
+}
+
+static bool add_sampling(struct arena *arena, const struct runtime *runtime, struct json *result, const struct json *from, struct error *error)
+{
+	if (from == NULL || from->type == JSON_NULL)
+		return true;
+	if (from->type != JSON_OBJECT) {
+		error_set(error, ERR_INVALID, "sampling is not an object");
+		return false;
+	}
+	for (size_t i = 0; i < json_count(from); i++) {
+		const struct json_member *member = &from->object.members[i];
+		struct json *value = NULL;
+		bool ok;
+
+		if (runtime->adapter->sampling_field(member->name) == NULL) {
+			error_set(error, ERR_INVALID, "sampling.%.60s: runtime %s (kind %s) has no such field", member->name,
+				  runtime->config.name, runtime->config.kind);
+			return false;
+		}
+		if (strcmp(member->name, "seed") == 0)
+			ok = read_seed(arena, member->value, &value);
+		else if (strcmp(member->name, "stop") == 0)
+			ok = json_is(member->value, JSON_STRING) ||
+			     (json_is(member->value, JSON_ARRAY) && json_count(member->value) <= ADAPTER_STOP_MAX);
+		else if (strcmp(member->name, "maxTokens") == 0)
+			ok = json_is_integer(member->value) && member->value->number >= 1;
+		else if (strcmp(member->name, "reasoningEffort") == 0)
+			ok = json_is(member->value, JSON_STRING);
+		else
+			ok = json_is(member->value, JSON_NUMBER);
+		if (!ok) {
+			error_set(error, ERR_INVALID, "sampling.%.60s: %s is not possible here", member->name,
+				  json_type_name(member->value->type));
+			return false;
+		}
+		json_set(arena, result, member->name, value != NULL ? value : json_copy(arena, member->value));
+	}
+	return true;
+}
+
+struct json *inference_sampling(struct arena *arena, const struct runtime *runtime, const struct json *overlay, struct error *error)
+{
+	struct json *result = json_object(arena);
+
+	if (!add_sampling(arena, runtime, result, runtime->config.sampling, error) || !add_sampling(arena, runtime, result, overlay, error))
+		return NULL;
+	return result;
+}
+
+/* ---- Ends ---- */
+
+static void stop_deadlines(struct inference *inference)
+{
+	struct activities *activities = inference->work->activities;
+
+	deadline_free(activities, inference->phase);
+	deadline_free(activities, inference->total);
+	inference->phase = inference->total = NULL;
+}
+
+static void keep_bodies(struct inference *inference)
+{
+	struct activity *activity = inference->work->activity;
+
+	if (!inference->transfer_open)
+		return;
+	activity->result.response = arena_bytes(&activity->arena, buffer_bytes(&inference->transfer.received));
+	activity->result.status = inference->transfer.status;
+	activity->result.retry_after_ms = inference->transfer.retry_after_ms;
+	inference->work->connections = inference->transfer.connections;
+	transfer_close(&inference->transfer);
+	inference->transfer_open = false;
+}
+
+struct json *inference_usage(const struct inference *inference, struct arena *arena)
+{
+	const struct answer *answer = &inference->answer;
+	struct json *usage = json_object(arena);
+
+	if (answer->prompt_tokens >= 0)
+		json_set_number(arena, usage, "promptTokens", answer->prompt_tokens);
+	if (answer->completion_tokens >= 0)
+		json_set_number(arena, usage, "completionTokens", answer->completion_tokens);
+	return json_count(usage) > 0 ? usage : NULL;
+}
+
+static void write_record(struct inference *inference)
+{
+	struct arena *arena = &inference->work->activity->arena;
+	struct json *record = work_record(inference->work), *usage = inference_usage(inference, arena);
+	const struct configuration *configuration = inference->configuration != NULL ? inference->configuration : inference->sent_under;
+
+	json_set_text(arena, record, "runtime", inference->runtime->config.name);
+	json_set_text(arena, record, "finishReason", inference->answer.finish_reason);
+	json_set_text(arena, record, "model", inference->answer.model);
+	if (usage != NULL)
+		json_set(arena, record, "usage", usage);
+	if (configuration != NULL) {
+		json_set_digest(arena, record, "configuration", &configuration->digest);
+		if (configuration->simulated)
+			json_set_boolean(arena, record, "simulated", true);
+	}
+}
+
+/* The one way to the end, but for cancelling. */
+static void finish(struct inference *inference)
+{
+	struct activity *activity = inference->work->activity;
+
+	CHECK(inference->state != INFERENCE_OVER);
+	inference->state = INFERENCE_OVER;
+	if (inference->failure != FAILURE_NONE && activity->result.active_from_us != 0 && activity->result.active_until_us == 0)
+		activity->result.active_until_us = now_us(inference->work->activities);
+	write_record(inference);
+	inference->on_done(inference);
+}
+
+static void fail(struct inference *inference, enum failure_class failure, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void fail(struct inference *inference, enum failure_class failure, const char *format, ...)
+{
+	va_list args;
+
+	inference->failure = failure;
+	va_start(args, format);
+	detail_print(inference->detail, format, args);
+	va_end(args);
+	finish(inference);
+}
+
+/* The connection is given up or over: bodies kept, deadlines gone, the slot free. */
+static void leave_wire(struct inference *inference)
+{
+	stop_deadlines(inference);
+	keep_bodies(inference);
+	runtime_leave(inference->runtime, &inference->slot);
+}
+
+/* ---- After the answer ---- */
+
+static void on_confirmed(struct configuration_wait *wait);
+
+static void confirm(struct inference *inference)
+{
+	inference->state = INFERENCE_CONFIRMING;
+	if (inference->confirmations++ >= CONFIRMATIONS_MAX) {
+		fail(inference, FAILURE_RUNTIME_ERROR, "runtime %s changes its Server header from answer to answer; who answered is not known",
+		     inference->runtime->config.name);
+		return;
+	}
+	inference->wait.on_done = on_confirmed;
+	if (runtime_confirm(inference->runtime, &inference->wait, inference->sent_under, inference->server, inference->answer.fingerprint))
+		on_confirmed(&inference->wait);
+}
+
+static void on_confirmed(struct configuration_wait *wait)
+{
+	struct inference *inference = CONTAINER_OF(wait, struct inference, wait);
+	struct configuration *configuration = wait->configuration;
+	const char *fingerprint = inference->answer.fingerprint;
+
+	wait->configuration = NULL;
+	if (configuration == NULL) {
+		fail(inference, wait->failure, "%s", wait->detail);
+		return;
+	}
+	/* A new probe: the answer has to fit what it found. */
+	if (configuration != inference->sent_under &&
+	    ((configuration->server != NULL && strcmp(configuration->server, inference->server) != 0) ||
+	     (fingerprint != NULL && (configuration->fingerprint == NULL || strcmp(configuration->fingerprint, fingerprint) != 0)))) {
+		configuration_release(inference->sent_under);
+		inference->sent_under = configuration;
+		confirm(inference);
+		return;
+	}
+	inference->configuration = configuration;
+	finish(inference);
+}
+
+/* What a complete, well-formed answer may still be: another model's, cut off, given up. */
+static bool check_answer(struct inference *inference)
+{
+	struct answer *answer = &inference->answer;
+	const char *reason = answer->finish_reason, *asked = inference->sent_under->model;
+
+	if (asked != NULL && answer->model != NULL && strcmp(asked, answer->model) != 0)
+		return answer_fail(answer, FAILURE_WRONG_MODEL, "model %.100s was asked for, but %.100s answered; see what the runtime has loaded",
+				   asked, answer->model);
+	if (reason == NULL && inference->body_kind == BODY_STREAM)
+		return answer_fail(answer, FAILURE_TRUNCATED, "the stream ended without a finish reason%s; what came is not used",
+				   answer->ended ? "" : " and without its end marker");
+	if (reason != NULL && strcmp(reason, "length") == 0)
+		return answer_fail(answer, FAILURE_TRUNCATED,
+				   "the answer was cut at the token limit (finish_reason length); raise sampling.maxTokens or send smaller sections");
+	if (reason != NULL && strcmp(reason, "content_filter") == 0)
+		return answer_fail(answer, FAILURE_REFUSED, "the runtime's content filter held the answer back");
+	if (reason != NULL && (strcmp(reason, "abort") == 0 || strcmp(reason, "error") == 0))
+		return answer_fail(answer, FAILURE_RUNTIME_ERROR, "the runtime gave up its answer (finish_reason %.40s)", reason);
+	return true;
+}
+
+static bool is_space(uint8_t c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static void read_end(struct inference *inference)
+{
+	struct answer *answer = &inference->answer;
+	struct transfer *transfer = &inference->transfer;
+	struct bytes body = buffer_bytes(&transfer->received);
+
+	if (transfer->status != 200) {
+		inference->runtime->adapter->read_failure(answer, transfer->status, body);
+		return;
+	}
+	switch (inference->body_kind) {
+	case BODY_UNSEEN:
+		answer_fail(answer, FAILURE_RUNTIME_ERROR, "the runtime answered 200 with an empty body");
+		return;
+	case BODY_OTHER:
+		answer_fail(answer, FAILURE_RUNTIME_ERROR, "the answer is neither an event stream nor JSON: %.*s",
+			    (int)(body.len < INFERENCE_DETAIL_TEXT_MAX ? body.len : INFERENCE_DETAIL_TEXT_MAX), (const char *)body.data);
+		return;
+	case BODY_WHOLE:
+		if (!inference->runtime->adapter->read_whole(answer, body))
+			return;
+		break;
+	case BODY_STREAM:
+		if (!sse_finish(&inference->sse) && answer->failure == FAILURE_NONE)
+			answer_fail(answer, FAILURE_RUNTIME_ERROR, "an event of the stream is larger than %d bytes (SSE_EVENT_MAX)", SSE_EVENT_MAX);
+		break;
+	}
+	if (answer->failure == FAILURE_NONE)
+		check_answer(inference);
+}
+
+static void read_transfer(struct inference *inference)
+{
+	struct answer *answer = &inference->answer;
+	struct transfer *transfer = &inference->transfer;
+	struct runtime *runtime = inference->runtime;
+	bool complete = transfer->end == TRANSFER_COMPLETE;
+
+	/* After the end marker nothing can be missing, whatever the connection does. */
+	if (answer->ended && answer->failure == FAILURE_NONE)
+		complete = true;
+	if (complete) {
+		read_end(inference);
+		return;
+	}
+	switch (transfer->end) {
+	case TRANSFER_COMPLETE:
+	case TRANSFER_STOPPED:
+		if (answer->failure == FAILURE_NONE)
+			answer_fail(answer, FAILURE_RUNTIME_ERROR, "an event of the stream is larger than %d bytes (SSE_EVENT_MAX)", SSE_EVENT_MAX);
+		break;
+	case TRANSFER_NOT_CONNECTED:
+	case TRANSFER_NOT_ALLOWED:
+		answer_fail(answer, FAILURE_UNREACHABLE, "runtime %s cannot be reached at %s: %s", runtime->config.name, runtime->config.url,
+			    transfer->detail);
+		break;
+	case TRANSFER_NOT_TRUSTED:
+		answer_fail(answer, FAILURE_CONFIGURATION, "runtime %s: %s", runtime->config.name, transfer->detail);
+		break;
+	case TRANSFER_BROKEN:
+		if (transfer->status == 0)
+			answer_fail(answer, FAILURE_UNREACHABLE, "runtime %s closed the connection without an answer: %s", runtime->config.name,
+				    transfer->detail);
+		else
+			answer_fail(answer, FAILURE_RUNTIME_ERROR, "the connection broke off after %zu bytes of the answer: %s",
+				    transfer->received.len, transfer->detail);
+		break;
+	case TRANSFER_TOO_LARGE:
+		answer_fail(answer, FAILURE_RUNTIME_ERROR, "the response is larger than %d bytes (ACTIVITY_BODY_MAX)", ACTIVITY_BODY_MAX);
+		break;
+	}
+}
+
+/* The transfer is over (or given up after the end marker): make an end of it. */
+static void conclude(struct inference *inference)
+{
+	struct work *work = inference->work;
+	struct activity_result *result = &work->activity->result;
+	struct transfer *transfer = &inference->transfer;
+	struct answer *answer = &inference->answer;
+	enum transfer_end end = transfer->end;
+	bool good;
+
+	deadline_stop(inference->phase);
+	deadline_stop(inference->total);
+	if (transfer->last_byte_us != 0)
+		stage_enter_at(work, &result->stages.parse, transfer->last_byte_us);
+	else
+		stage_enter(work, &result->stages.parse);
+	transfer_header(transfer, "Server", inference->server, sizeof(inference->server));
+	read_transfer(inference);
+	good = answer->failure == FAILURE_NONE;
+	if (result->active_from_us != 0)
+		result->active_until_us = transfer->last_byte_us != 0 ? transfer->last_byte_us : now_us(work->activities);
+	if (transfer->status != 0)
+		runtime_reached(inference->runtime);
+	if (end == TRANSFER_NOT_CONNECTED || (end == TRANSFER_BROKEN && !good))
+		runtime_doubt(inference->runtime, answer->detail, transfer->status == 0);
+	leave_wire(inference);
+	if (good)
+		confirm(inference);
+	else
+		fail(inference, answer->failure, "%s", answer->detail);
+}
+
+/* ---- On the wire ---- */
+
+static void on_phase_due(struct deadline *deadline)
+{
+	struct inference *inference = deadline->owner;
+	struct runtime *runtime = inference->runtime;
+	const struct runtime_config *config = &runtime->config;
+
+	transfer_cancel(&inference->transfer);
+	switch (inference->phase_kind) {
+	case PHASE_END:
+		inference->transfer.end = TRANSFER_BROKEN;
+		conclude(inference);
+		return;
+	case PHASE_CONNECT:
+		answer_fail(&inference->answer, FAILURE_UNREACHABLE, "runtime %s: no connection to %s within %lld ms (timeouts.connect)", config->name,
+			    config->url, (long long)config->connect_ms);
+		runtime_doubt(runtime, inference->answer.detail, true);
+		break;
+	case PHASE_FIRST_TOKEN:
+		answer_fail(&inference->answer, FAILURE_STALLED, "runtime %s: no token within %lld ms of the request (timeouts.firstToken)",
+			    config->name, (long long)config->first_token_ms);
+		break;
+	case PHASE_TOKENS:
+		answer_fail(&inference->answer, FAILURE_STALLED, "runtime %s: no further token within %lld ms (timeouts.betweenTokens)", config->name,
+			    (long long)config->between_tokens_ms);
+		break;
+	}
+	leave_wire(inference);
+	fail(inference, inference->answer.failure, "%s", inference->answer.detail);
+}
+
+static void on_total_due(struct deadline *deadline)
+{
+	struct inference *inference = deadline->owner;
+
+	transfer_cancel(&inference->transfer);
+	leave_wire(inference);
+	fail(inference, FAILURE_TIMED_OUT, "runtime %s: the answer was not complete within %lld ms (timeouts.total)",
+	     inference->runtime->config.name, (long long)inference->runtime->config.total_ms);
+}
+
+static void on_connecting(struct transfer *transfer)
+{
+	struct inference *inference = transfer->owner;
+	struct activity_result *result = &inference->work->activity->result;
+
+	if (result->active_from_us != 0)
+		return;
+	stage_enter(inference->work, &result->stages.connect);
+	result->active_from_us = now_us(inference->work->activities);
+}
+
+static void on_sending(struct transfer *transfer)
+{
+	struct inference *inference = transfer->owner;
+	struct activity_result *result = &inference->work->activity->result;
+
+	if (inference->phase_kind != PHASE_CONNECT)
+		return; /* sent again, by curl, since a reused connection broke */
+	stage_enter(inference->work, &result->stages.first_token);
+	if (result->active_from_us == 0)
+		result->active_from_us = now_us(inference->work->activities);
+	inference->phase_kind = PHASE_FIRST_TOKEN;
+	deadline_start(inference->phase, inference->runtime->config.first_token_ms);
+}
+
+static void on_token(struct inference *inference)
+{
+	if (inference->phase_kind == PHASE_FIRST_TOKEN)
+		stage_enter(inference->work, &inference->work->activity->result.stages.generation);
+	inference->phase_kind = PHASE_TOKENS;
+	deadline_start(inference->phase, inference->runtime->config.between_tokens_ms);
+}
+
+static bool on_event(void *arg, const char *name, struct bytes data)
+{
+	struct inference *inference = arg;
+	bool token, had_ended = inference->answer.ended;
+
+	if (!inference->runtime->adapter->read_event(&inference->answer, name, data, &token))
+		return false;
+	/* Comments, pings and empty pieces do not count: only text shows that the model is at work. */
+	if (token)
+		on_token(inference);
+	if (inference->answer.ended && !had_ended) {
+		inference->phase_kind = PHASE_END;
+		deadline_start(inference->phase, INFERENCE_END_MS);
+	}
+	return true;
+}
+
+static bool on_data(struct transfer *transfer, struct bytes data)
+{
+	struct inference *inference = transfer->owner;
+
+	if (transfer->status != 200)
+		return true;
+	/* By the first byte, not by Content-Type: servers that ignore `stream` answer with plain JSON, and some label a stream
+	 * wrongly (runtimes.md 2.1). */
+	for (size_t i = 0; i < data.len && inference->body_kind == BODY_UNSEEN; i++)
+		if (!is_space(data.data[i]))
+			inference->body_kind = data.data[i] == '{' ? BODY_WHOLE : data.data[i] == '<' ? BODY_OTHER : BODY_STREAM;
+	if (inference->body_kind == BODY_WHOLE)
+		on_token(inference);
+	return inference->body_kind != BODY_STREAM || sse_feed(&inference->sse, data);
+}
+
+static void on_transferred(struct transfer *transfer)
+{
+	conclude(transfer->owner);
+}
+
+static void on_configured(struct configuration_wait *wait)
+{
+	struct inference *inference = CONTAINER_OF(wait, struct inference, wait);
+	struct work *work = inference->work;
+	struct activity *activity = work->activity;
+	struct runtime *runtime = inference->runtime;
+	struct arena *arena = &activity->arena;
+	struct inference_request request = {
+		.messages = inference->messages,
+		.schema = inference->schema,
+		.schema_name = inference->schema_name,
+		.sampling = inference->sampling,
+	};
+	struct buffer body;
+	struct error error;
+
+	if (wait->configuration == NULL) {
+		runtime_leave(runtime, &inference->slot);
+		fail(inference, wait->failure, "%s", wait->detail);
+		return;
+	}
+	inference->sent_under = wait->configuration;
+	wait->configuration = NULL;
+	request.model = inference->sent_under->model;
+	buffer_init(&body, ACTIVITY_BODY_MAX);
+	json_print(runtime->adapter->make_request(arena, &request), &body);
+	if (body.overflow) {
+		buffer_close(&body);
+		runtime_leave(runtime, &inference->slot);
+		fail(inference, FAILURE_CONFIGURATION, "the request is larger than %d bytes (ACTIVITY_BODY_MAX)", ACTIVITY_BODY_MAX);
+		return;
+	}
+	activity->result.request = arena_bytes(arena, buffer_bytes(&body));
+	buffer_close(&body);
+
+	inference->transfer = (struct transfer){
+		.method = "POST",
+		.url = arena_printf(arena, "%s%s", runtime->config.url, runtime->adapter->request_path),
+		.headers = runtime_headers(runtime, arena,
+					   arena_printf(arena, "Content-Type: application/json\nAccept: text/event-stream, application/json\n%s%s%s",
+							activity->idempotency_key != NULL ? "Idempotency-Key: " : "",
+							activity->idempotency_key != NULL ? activity->idempotency_key : "",
+							activity->idempotency_key != NULL ? "\n" : "")),
+		.body = activity->result.request,
+		.has_body = true,
+		.body_max = ACTIVITY_BODY_MAX,
+		.on_connecting = on_connecting,
+		.on_sending = on_sending,
+		.on_data = on_data,
+		.on_done = on_transferred,
+		.owner = inference,
+	};
+	if (transfer_start(work->activities->curl, &inference->transfer, &error) != 0) {
+		transfer_close(&inference->transfer);
+		runtime_leave(runtime, &inference->slot);
+		fail(inference, FAILURE_CONFIGURATION, "%s", error.message);
+		return;
+	}
+	inference->transfer_open = true;
+	inference->state = INFERENCE_SENT;
+	sse_init(&inference->sse, on_event, inference);
+	inference->sse_open = true;
+	inference->phase_kind = PHASE_CONNECT;
+	inference->phase = deadline_new(work->activities, on_phase_due, inference);
+	inference->total = deadline_new(work->activities, on_total_due, inference);
+	deadline_start(inference->phase, runtime->config.connect_ms);
+	deadline_start(inference->total, runtime->config.total_ms);
+}
+
+/* ---- Life ---- */
+
+static void on_slot(struct slot *slot)
+{
+	struct inference *inference = CONTAINER_OF(slot, struct inference, slot);
+	struct work *work = inference->work;
+	struct activity_result *result = &work->activity->result;
+
+	if (work->queued)
+		work->activities->queued--;
+	work->queued = false;
+	stage_enter(work, &result->stages.dispatch);
+	result->queued_us = (uint64_t)result->stages.queue;
+	inference->state = INFERENCE_PREPARING;
+	inference->on_slot(inference);
+}
+
+/* What is written down of sampling is what was sent: our names, the seed as a text (provenance.md 2.4). */
+static void write_sampling(struct inference *inference)
+{
+	struct arena *arena = &inference->work->activity->arena;
+	struct json *record = json_object(arena), *wire = json_object(arena);
+
+	inference->sampling_sent = json_copy(arena, inference->sampling);
+	if (json_get(inference->sampling, "seed") != NULL)
+		json_set(arena, inference->sampling_sent, "seed", json_printf(arena, "%.0f", json_get_number(inference->sampling, "seed", 0)));
+	for (size_t i = 0; i < json_count(inference->sampling); i++) {
+		const struct json_member *member = &inference->sampling->object.members[i];
+
+		json_set_text(arena, wire, member->name, inference->runtime->adapter->sampling_field(member->name));
+	}
+	json_set(arena, record, "asked", inference->sampling_sent);
+	json_set(arena, record, "sentAs", wire);
+	json_set(arena, work_record(inference->work), "sampling", record);
+}
+
+void inference_start(struct inference *inference)
+{
+	struct work *work = inference->work;
+
+	work_set_retry(work, inference->runtime->config.retry_attempts, inference->runtime->config.retry_floor_ms,
+		       inference->runtime->config.retry_cap_ms);
+	write_sampling(inference);
+	answer_init(&inference->answer);
+	list_init(&inference->slot.link);
+	list_init(&inference->wait.link);
+	inference->state = INFERENCE_QUEUED;
+	inference->slot.on_slot = on_slot;
+	work->queued = true;
+	work->activities->queued++;
+	stage_enter(work, &work->activity->result.stages.queue);
+	runtime_queue(inference->runtime, &inference->slot);
+}
+
+void inference_send(struct inference *inference)
+{
+	CHECK(inference->state == INFERENCE_PREPARING);
+	inference->state = INFERENCE_CONFIGURING;
+	inference->wait.on_done = on_configured;
+	if (runtime_configure(inference->runtime, &inference->wait, false))
+		on_configured(&inference->wait);
+}
+
+void inference_end(struct inference *inference, enum failure_class failure, const char *format, ...)
+{
+	va_list args;
+
+	CHECK(inference->state == INFERENCE_PREPARING);
+	inference->state = INFERENCE_OVER;
+	inference->failure = failure;
+	va_start(args, format);
+	detail_print(inference->detail, format, args);
+	va_end(args);
+	runtime_leave(inference->runtime, &inference->slot);
+}
+
+void inference_cancel(struct inference *inference)
+{
+	struct work *work = inference->work;
+	struct activity_result *result = &work->activity->result;
+
+	if (work->queued)
+		work->activities->queued--;
+	work->queued = false;
+	if (inference->state == INFERENCE_QUEUED)
+		result->queued_us = now_us(work->activities) - work->clock.since_us;
+	if (inference->state == INFERENCE_CONFIGURING || inference->state == INFERENCE_CONFIRMING)
+		runtime_give_up(&inference->wait);
+	if (inference->state == INFERENCE_SENT) {
+		transfer_cancel(&inference->transfer);
+		if (result->active_from_us != 0)
+			result->active_until_us = now_us(work->activities);
+		write_record(inference);
+	}
+	leave_wire(inference);
+	inference->state = INFERENCE_OVER;
+}
+
+void inference_close(struct inference *inference)
+{
+	CHECK(inference->state == INFERENCE_OVER && !inference->transfer_open && inference->phase == NULL);
+	if (inference->sse_open)
+		sse_close(&inference->sse);
+	answer_close(&inference->answer);
+	configuration_release(inference->configuration);
+	configuration_release(inference->sent_under);
+}
+
+/* ---- Evidence ---- */
+
+static struct json *describe_body(struct arena *arena, const char *media_type, struct bytes body)
+{
+	struct json *json = json_object(arena);
+	struct digest digest = digest_of(body);
+
+	json_set_text(arena, json, "mediaType", media_type);
+	json_set_digest(arena, json, "digest", &digest);
+	return json;
+}
+
+static struct json *describe_model(const struct inference *inference, struct arena *arena)
+{
+	const struct configuration *configuration = inference->configuration;
+	const char *name = configuration->model != NULL ? configuration->model : inference->answer.model;
+	const char *path = inference->runtime->config.weights_file, *basis = "declared";
+	struct json *model = json_object(arena);
+
+	/* The weakest that holds: a hashed file is the runtime's own only by the operator's word. */
+	if (name == NULL)
+		basis = "unknown";
+	else if (!configuration->weights.known && inference->answer.model != NULL)
+		basis = "reported";
+	json_set_text(arena, model, "name", name != NULL ? name : "unknown");
+	json_set_text(arena, model, "basis", basis);
+	if (configuration->weights.known && path != NULL) {
+		const char *slash = strrchr(path, '/');
+		struct json *weights = json_array(arena), *file = json_object(arena), *annotations = json_object(arena);
+
+		json_set_text(arena, file, "name", slash != NULL ? slash + 1 : path);
+		json_set_digest(arena, file, "digest", &configuration->weights.digest);
+		json_set_number(arena, annotations, "bytes", (double)configuration->weights.identity.size);
+		json_set(arena, file, "annotations", annotations);
+		json_add(arena, weights, file);
+		json_set(arena, model, "weights", weights);
+	}
+	return model;
+}
+
+static struct json *describe_runtime(const struct inference *inference, struct arena *arena)
+{
+	const struct configuration *configuration = inference->configuration;
+	bool has_server = configuration->server != NULL && configuration->server[0] != '\0';
+	struct json *runtime = json_object(arena), *engine = json_object(arena);
+
+	json_set_text(arena, engine, "name", has_server ? configuration->server : inference->runtime->config.kind);
+	json_set_text(arena, engine, "version", configuration->version != NULL ? configuration->version : "unknown");
+	json_set(arena, runtime, "engine", engine);
+	json_set_text(arena, runtime, "basis", configuration->version == NULL ? "unknown" : has_server ? "reported" : "declared");
+	return runtime;
+}
+
+struct json *inference_evidence(const struct inference *inference, struct arena *arena)
+{
+	const struct answer *answer = &inference->answer;
+	const struct activity_result *result = &inference->work->activity->result;
+	struct json *evidence = json_object(arena), *configuration = json_object(arena), *reproducibility = json_object(arena);
+
+	json_set(arena, evidence, "sampling", inference->sampling_sent);
+	json_set(arena, evidence, "request", describe_body(arena, "application/json", result->request));
+	json_set(arena, evidence, "response",
+		 describe_body(arena, inference->body_kind == BODY_WHOLE ? "application/json" : "text/event-stream", result->response));
+	json_set(arena, evidence, "model", describe_model(inference, arena));
+	json_set(arena, evidence, "runtime", describe_runtime(inference, arena));
+	json_set_digest(arena, configuration, "digest", &inference->configuration->digest);
+	json_set(arena, evidence, "configuration", configuration);
+	json_set_text(arena, reproducibility, "class", "unmeasured");
+	json_set(arena, evidence, "reproducibility", reproducibility);
+	json_set_text(arena, evidence, "finishReason", answer->finish_reason);
+	if (answer->prompt_tokens >= 0)
+		json_set_number(arena, evidence, "promptTokens", answer->prompt_tokens);
+	if (answer->completion_tokens >= 0)
+		json_set_number(arena, evidence, "completionTokens", answer->completion_tokens);
+	if (inference->configuration->simulated)
+		json_set_boolean(arena, evidence, "simulated", true);
+	return evidence;
+}

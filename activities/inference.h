@@ -1,0 +1,81 @@
+/* One inference over HTTP: a turn in the runtime's queue, who answers there, the request, the stream, the end. The core that
+ * `call: inference` and the extraction of a section share. Loop thread.
+ *
+ *     queued ─▶ preparing ─▶ configuring ─▶ sent ─▶ confirming ─▶ over
+ *        └──────────┴─────────────┴───────────┴─────────┴──▶ over, by inference_cancel() or a failure
+ *
+ * The slot is given back when the transfer is over: reading and grounding an answer keeps nobody waiting. A further attempt
+ * can begin only after that, when the connection of this one is gone. New here? Read inference_start(), then on_data(). */
+#pragma once
+
+#include "activities/adapter.h"
+#include "activities/runtimes.h"
+#include "activities/sse.h"
+
+enum {
+	INFERENCE_END_MS = 1000, /* after the end marker the rest of the response is waited for this long, no longer */
+	INFERENCE_DETAIL_TEXT_MAX = 120,
+};
+
+struct inference;
+typedef void (*inference_cb)(struct inference *inference);
+
+enum inference_state {
+	INFERENCE_QUEUED,
+	INFERENCE_PREPARING,
+	INFERENCE_CONFIGURING,
+	INFERENCE_SENT,
+	INFERENCE_CONFIRMING,
+	INFERENCE_OVER,
+};
+
+struct inference {
+	/* Request; all in the attempt's arena, or longer lived. */
+	struct work *work;
+	struct runtime *runtime;
+	const struct json *messages;
+	const struct json *schema; /* NULL: free text */
+	const char *schema_name;
+	struct json *sampling; /* from inference_sampling() */
+	inference_cb on_slot; /* fill in `messages`, now or later; then inference_send() or inference_end() */
+	inference_cb on_done;
+	void *owner;
+
+	/* Result, valid from on_done on. */
+	enum failure_class failure; /* FAILURE_NONE: an answer that came to its end */
+	char detail[ACTIVITY_DETAIL_MAX];
+	struct answer answer;
+	struct configuration *configuration; /* that the answer was given under; held */
+	struct json *sampling_sent; /* our names, seed as text */
+
+	/* Its own. */
+	enum inference_state state;
+	struct slot slot;
+	struct configuration_wait wait;
+	struct configuration *sent_under; /* held */
+	unsigned confirmations;
+	struct transfer transfer;
+	bool transfer_open;
+	struct deadline *phase, *total;
+	enum { PHASE_CONNECT, PHASE_FIRST_TOKEN, PHASE_TOKENS, PHASE_END } phase_kind;
+	struct sse sse;
+	bool sse_open;
+	enum { BODY_UNSEEN, BODY_STREAM, BODY_WHOLE, BODY_OTHER } body_kind;
+	char server[256];
+};
+
+/* The runtime's sampling overlaid by the definition's (either may be NULL), checked against what the runtime's kind can say.
+ * NULL: error. seed may be a number or a text of digits; it is sent as a number. */
+struct json *inference_sampling(struct arena *arena, const struct runtime *runtime, const struct json *overlay, struct error *error);
+
+/* Fill in the request, then call this once. Uses the attempt's clock, record, request, response and times. */
+void inference_start(struct inference *inference);
+void inference_send(struct inference *inference); /* from on_slot on */
+void inference_end(struct inference *inference, enum failure_class failure, const char *format, ...)
+	__attribute__((format(printf, 3, 4))); /* from on_slot on, instead of sending: gives the slot back, on_done is not called */
+void inference_cancel(struct inference *inference); /* Closes the connection at once; on_done does not fire. */
+void inference_close(struct inference *inference); /* Frees what it holds. */
+
+/* Parts of a fact's statement (activity.h, `evidence`) that the inference knows; after a good end. */
+struct json *inference_evidence(const struct inference *inference, struct arena *arena);
+struct json *inference_usage(const struct inference *inference, struct arena *arena); /* NULL: nothing was told */

@@ -1,0 +1,187 @@
+/* `call: inference`: messages or a prompt to a runtime, text or JSON back (dsl.md, interface.md 4). Loop thread. The work is in
+ * inference.c; here are arguments and output. Start at inference_activity_start(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "activities/inference.h"
+#include "workflow/base/check.h"
+#include "workflow/language/json_schema.h"
+
+enum { MESSAGES_MAX = 10 * 1000 };
+
+struct inference_work {
+	struct work work;
+	struct inference inference;
+};
+
+static bool cancel_work(struct work *work)
+{
+	inference_cancel(&CONTAINER_OF(work, struct inference_work, work)->inference);
+	return true;
+}
+
+static void free_work(struct work *work)
+{
+	struct inference_work *own = CONTAINER_OF(work, struct inference_work, work);
+
+	inference_close(&own->inference);
+	free(own);
+}
+
+/* A fence around JSON is what models without constrained output like to add. */
+static struct bytes strip_fence(struct bytes text)
+{
+	static const char fence[] = "```";
+	const uint8_t *at = text.data, *end = at + text.len, *line;
+
+	while (at < end && strchr(" \t\r\n", *at) != NULL)
+		at++;
+	while (end > at && strchr(" \t\r\n", end[-1]) != NULL)
+		end--;
+	if (end - at < 8 || memcmp(at, fence, 3) != 0 || memcmp(end - 3, fence, 3) != 0)
+		return text;
+	line = memchr(at, '\n', (size_t)(end - at));
+	if (line == NULL || line >= end - 3)
+		return text;
+	return (struct bytes){line + 1, (size_t)(end - 3 - (line + 1))};
+}
+
+static struct json *make_timing(const struct stage_times *stages, struct arena *arena)
+{
+	struct json *timing = json_object(arena);
+
+	json_set_number(arena, timing, "connectMs", (double)stages->connect / 1000);
+	json_set_number(arena, timing, "firstTokenMs", (double)stages->first_token / 1000);
+	json_set_number(arena, timing, "generationMs", (double)stages->generation / 1000);
+	return timing;
+}
+
+static void on_done(struct inference *inference)
+{
+	struct work *work = inference->work;
+	struct activity *activity = work->activity;
+	struct arena *arena = &activity->arena;
+	const struct answer *answer = &inference->answer;
+	struct json *output, *provenance, *reproducibility, *usage, *value = NULL;
+	char configuration[DIGEST_TEXT_LEN + 1];
+	struct error error;
+
+	if (inference->failure != FAILURE_NONE) {
+		work_finish(work, inference->failure, "%s", inference->detail);
+		return;
+	}
+	stage_enter(work, &activity->result.stages.parse);
+	if (inference->schema != NULL) {
+		value = json_parse(arena, strip_fence(buffer_bytes(&answer->text)), JSON_STRICT, NULL, &error);
+		if (value == NULL) {
+			work_finish(work, FAILURE_SCHEMA_INVALID, "the answer is not JSON: %s", error.message);
+			return;
+		}
+		if (json_schema_validate(inference->schema, value, &error) != 0) {
+			work_finish(work, FAILURE_SCHEMA_INVALID, "the answer does not match the schema: %s", error.message);
+			return;
+		}
+	}
+	output = json_object(arena);
+	provenance = json_object(arena);
+	reproducibility = json_object(arena);
+	digest_text(&inference->configuration->digest, configuration);
+	json_set(arena, output, "text", json_text_len(arena, buffer_text(&answer->text), answer->text.len));
+	if (value != NULL)
+		json_set(arena, output, "json", value);
+	if (answer->reasoning.len > 0)
+		json_set(arena, output, "reasoning", json_text_len(arena, buffer_text(&answer->reasoning), answer->reasoning.len));
+	json_set_text(arena, output, "finishReason", answer->finish_reason);
+	usage = inference_usage(inference, arena);
+	json_set(arena, output, "usage", usage != NULL ? usage : json_object(arena));
+	json_set(arena, output, "timing", make_timing(&activity->result.stages, arena));
+	json_set_text(arena, provenance, "configuration", configuration);
+	json_set_text(arena, provenance, "runtime", inference->runtime->config.name);
+	json_set_text(arena, provenance, "model", answer->model != NULL ? answer->model : inference->configuration->model);
+	if (inference->configuration->simulated)
+		json_set_boolean(arena, provenance, "simulated", true);
+	json_set(arena, output, "provenance", provenance);
+	json_set_text(arena, reproducibility, "class", "unmeasured");
+	json_set(arena, output, "reproducibility", reproducibility);
+	activity->result.output = output;
+	activity->result.evidence = inference_evidence(inference, arena);
+	work_finish(work, FAILURE_NONE, "%s", "");
+}
+
+static const struct json *make_messages(struct arena *arena, const struct json *with, struct error *error)
+{
+	const struct json *messages = json_get(with, "messages"), *prompt = json_get(with, "prompt");
+	struct json *made, *message;
+
+	if ((messages == NULL) == (prompt == NULL)) {
+		error_set(error, ERR_INVALID, "call: inference takes either `messages` or `prompt`");
+		return NULL;
+	}
+	if (messages != NULL) {
+		if (messages->type != JSON_ARRAY || json_count(messages) == 0 || json_count(messages) > MESSAGES_MAX) {
+			error_set(error, ERR_INVALID, "messages is not an array of 1 to %d messages", MESSAGES_MAX);
+			return NULL;
+		}
+		for (size_t i = 0; i < json_count(messages); i++)
+			if (json_get_text(json_at(messages, i), "role") == NULL || json_get(json_at(messages, i), "content") == NULL) {
+				error_set(error, ERR_INVALID, "messages[%zu] lacks `role` or `content`", i);
+				return NULL;
+			}
+		return messages;
+	}
+	if (prompt->type != JSON_STRING || prompt->string.len == 0) {
+		error_set(error, ERR_INVALID, "prompt is not a text, or an empty one");
+		return NULL;
+	}
+	made = json_array(arena);
+	message = json_object(arena);
+	json_set_text(arena, message, "role", "user");
+	json_set(arena, message, "content", json_copy(arena, prompt));
+	json_add(arena, made, message);
+	return made;
+}
+
+int inference_activity_start(struct activities *activities, struct activity *activity, struct error *error)
+{
+	struct arena *arena = &activity->arena;
+	const char *name = json_get_text(activity->with, "runtime");
+	struct runtime *runtime = runtime_get(activities, name);
+	const struct json *schema = json_get(activity->with, "schema"), *messages;
+	struct inference_work *own;
+	struct json *sampling;
+
+	if (name == NULL)
+		return error_set(error, ERR_INVALID, "call: inference lacks `runtime`");
+	if (runtime == NULL)
+		return error_set(error, ERR_NOT_FOUND, "there is no runtime \"%.60s\" in the configuration", name);
+	messages = make_messages(arena, activity->with, error);
+	if (messages == NULL)
+		return (int)error->code;
+	if (schema != NULL && schema->type != JSON_NULL) {
+		schema = json_get(schema, "document");
+		if (schema == NULL)
+			return error_set(error, ERR_INVALID, "schema lacks `document`");
+		if (json_schema_check(schema, error) != 0)
+			return error_wrap(error, "schema");
+	} else {
+		schema = NULL;
+	}
+	sampling = inference_sampling(arena, runtime, json_get(activity->with, "sampling"), error);
+	if (sampling == NULL)
+		return (int)error->code;
+
+	own = memory_zero(sizeof(*own));
+	own->work.cancel = cancel_work;
+	own->work.free = free_work;
+	work_begin(activities, activity, &own->work, &activity->result.stages.dispatch);
+	own->inference.work = &own->work;
+	own->inference.runtime = runtime;
+	own->inference.messages = messages;
+	own->inference.schema = schema;
+	own->inference.schema_name = "answer";
+	own->inference.sampling = sampling;
+	own->inference.on_slot = inference_send;
+	own->inference.on_done = on_done;
+	inference_start(&own->inference);
+	return 0;
+}

@@ -1,0 +1,682 @@
+/* See runtimes.h. Loop thread. In this order: slots; noting of records; probes; the questions of inferences; life. */
+#include "activities/runtimes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/log.h"
+
+enum { CONNECT_MS = 5 * 1000, FIRST_TOKEN_MS = 120 * 1000, BETWEEN_TOKENS_MS = 30 * 1000, TOTAL_MS = 20 * 60 * 1000, ATTEMPTS = 3, US_PER_MS = 1000 };
+
+/* What a runtime tells about itself, asked step by step. */
+struct probe {
+	struct runtime *runtime; /* NULL: given up; the pool or the port is still out */
+	struct activities *activities;
+	struct arena arena;
+	struct runtime_facts facts;
+	char server[256];
+	size_t index; /* of adapter->probes */
+	struct transfer transfer;
+	bool transferring;
+	struct deadline *deadline;
+	char *url, *headers;
+	bool weights_only_check; /* only look whether the weights file is the one; go on to ask if it is not */
+	/* For the pool. */
+	uv_work_t pool;
+	char *weights_file;
+	struct weights weights;
+	struct error error;
+	atomic_bool stop;
+};
+
+/* Making a record durable. */
+struct note {
+	struct configuration_note note;
+	struct activities *activities;
+	struct runtime *runtime; /* NULL: given up */
+	struct configuration *configuration;
+	struct list waits;
+	struct list link;
+};
+
+/* The host does not change while the process runs; read once, by the first probe's turn on the pool. */
+static struct host host;
+static uv_once_t host_once = UV_ONCE_INIT;
+
+static void read_host(void)
+{
+	host_read(&host);
+}
+
+/* ---- Slots ---- */
+
+static void give_slots(struct runtime *runtime)
+{
+	/* on_slot may fail at once and give its slot back: the outer call goes on with it, so that the stack stays flat. */
+	if (runtime->giving_slots)
+		return;
+	runtime->giving_slots = true;
+	while (runtime->in_flight < runtime->config.concurrency && !list_empty(&runtime->waiting)) {
+		struct slot *slot = CONTAINER_OF(runtime->waiting.next, struct slot, link);
+
+		list_remove(&slot->link);
+		runtime->waiting_count--;
+		runtime->in_flight++;
+		slot->waiting = false;
+		slot->held = true;
+		slot->on_slot(slot);
+	}
+	runtime->giving_slots = false;
+}
+
+void runtime_queue(struct runtime *runtime, struct slot *slot)
+{
+	slot->waiting = true;
+	slot->held = false;
+	list_add_last(&runtime->waiting, &slot->link);
+	runtime->waiting_count++;
+	give_slots(runtime);
+}
+
+void runtime_leave(struct runtime *runtime, struct slot *slot)
+{
+	if (slot->waiting) {
+		slot->waiting = false;
+		list_remove(&slot->link);
+		runtime->waiting_count--;
+	} else if (slot->held) {
+		slot->held = false;
+		runtime->in_flight--;
+		give_slots(runtime);
+	}
+}
+
+/* ---- Noting ---- */
+
+static void answer_wait(struct configuration_wait *wait, struct configuration *configuration, enum failure_class failure,
+			const char *detail)
+{
+	wait->configuration = configuration != NULL ? configuration_hold(configuration) : NULL;
+	wait->failure = failure;
+	detail_set(wait->detail, "%s", detail);
+}
+
+static void answer_waits(struct list *waits, struct configuration *configuration, enum failure_class failure, const char *detail)
+{
+	struct list taken;
+
+	/* Taken out first: an answer may lead to a new wait, which is not for this answer. */
+	list_init(&taken);
+	list_move_all(&taken, waits);
+	while (!list_empty(&taken)) {
+		struct configuration_wait *wait = CONTAINER_OF(taken.next, struct configuration_wait, link);
+
+		list_remove(&wait->link);
+		answer_wait(wait, configuration, failure, detail);
+		wait->on_done(wait);
+	}
+}
+
+static void keep(struct runtime *runtime, struct configuration *configuration)
+{
+	list_add_last(&runtime->kept, &configuration_hold(configuration)->link);
+	runtime->kept_count++;
+	if (runtime->kept_count > CONFIGURATIONS_KEPT_MAX) {
+		struct configuration *oldest = CONTAINER_OF(runtime->kept.next, struct configuration, link);
+
+		list_remove(&oldest->link);
+		runtime->kept_count--;
+		configuration_release(oldest);
+	}
+}
+
+static void set_configuration(struct runtime *runtime, struct configuration *configuration)
+{
+	configuration_hold(configuration);
+	configuration_release(runtime->configuration);
+	runtime->configuration = configuration;
+}
+
+static void on_noted(struct configuration_note *done)
+{
+	struct note *note = CONTAINER_OF(done, struct note, note);
+	struct activities *activities = note->activities;
+	struct runtime *runtime = note->runtime;
+	char detail[ACTIVITY_DETAIL_MAX];
+
+	if (done->error.code == ERR_NONE) {
+		note->configuration->noted = true;
+		if (runtime != NULL)
+			answer_waits(&note->waits, note->configuration, FAILURE_NONE, "");
+	} else {
+		if (runtime != NULL) {
+			runtime->known = false;
+			detail_set(detail, "the configuration record of runtime %s cannot be made durable: %s", runtime->config.name,
+				   done->error.message);
+			answer_waits(&note->waits, NULL, FAILURE_RUNTIME_ERROR, detail);
+		}
+		/* Not durable: the next one who needs it has to try again. */
+		if (runtime != NULL && !list_empty(&note->configuration->link)) {
+			list_remove(&note->configuration->link);
+			runtime->kept_count--;
+			configuration_release(note->configuration);
+		}
+	}
+	CHECK(list_empty(&note->waits));
+	configuration_release(note->configuration);
+	free((void *)note->note.runtime);
+	free((void *)note->note.record.data);
+	list_remove(&note->link);
+	free(note);
+	outside_end(activities);
+}
+
+static struct note *find_note(const struct activities *activities, const struct configuration *configuration)
+{
+	LIST_EACH(link, &activities->notes) {
+		struct note *note = CONTAINER_OF(link, struct note, link);
+
+		if (note->configuration == configuration)
+			return note;
+	}
+	return NULL;
+}
+
+/* Takes over the caller's hold. The one of the same digest that is already there, if there is one. Still held once. */
+static struct configuration *find_same(struct runtime *runtime, struct configuration *configuration)
+{
+	LIST_EACH(link, &runtime->kept) {
+		struct configuration *kept = CONTAINER_OF(link, struct configuration, link);
+
+		if (digest_equal(&kept->digest, &configuration->digest)) {
+			configuration_release(configuration);
+			return configuration_hold(kept);
+		}
+	}
+	keep(runtime, configuration);
+	return configuration;
+}
+
+/* All of `waits` get the configuration once it is durable. True: it is now, and they stay where they are. */
+static bool require_noted(struct runtime *runtime, struct configuration *configuration, struct list *waits)
+{
+	struct activities *activities = runtime->activities;
+	struct note *note;
+	struct buffer record;
+
+	if (configuration->noted)
+		return true;
+	note = find_note(activities, configuration);
+	if (note != NULL) {
+		list_move_all(&note->waits, waits);
+		return false;
+	}
+	note = memory_zero(sizeof(*note));
+	note->activities = activities;
+	note->runtime = runtime;
+	note->configuration = configuration_hold(configuration);
+	list_init(&note->waits);
+	list_move_all(&note->waits, waits);
+	list_add_last(&activities->notes, &note->link);
+	buffer_init(&record, ACTIVITY_BODY_MAX);
+	json_print(configuration->record, &record);
+	CHECK(!record.overflow);
+	note->note.runtime = memory_text(runtime->config.name);
+	note->note.digest = configuration->digest;
+	note->note.record = buffer_bytes(&record); /* freed in on_noted() */
+	note->note.on_done = on_noted;
+	note->note.owner = note;
+	outside_begin(activities);
+	activities->ports.note_configuration(activities->ports.arg, &note->note);
+	return false;
+}
+
+/* ---- Probes ---- */
+
+static void next_step(struct probe *probe);
+
+static void free_probe(struct probe *probe)
+{
+	struct activities *activities = probe->activities;
+
+	deadline_free(activities, probe->deadline);
+	arena_close(&probe->arena);
+	free(probe->url);
+	free(probe->headers);
+	free(probe->weights_file);
+	free(probe);
+}
+
+static void end_probe(struct probe *probe)
+{
+	probe->runtime->probe = NULL;
+	free_probe(probe);
+}
+
+static void fail_probe(struct probe *probe, enum failure_class failure, const char *detail)
+{
+	struct runtime *runtime = probe->runtime;
+	char copy[ACTIVITY_DETAIL_MAX];
+
+	detail_set(copy, "%s", detail);
+	end_probe(probe);
+	runtime_doubt(runtime, copy, failure == FAILURE_UNREACHABLE);
+	answer_waits(&runtime->waits, NULL, failure, copy);
+}
+
+static void finish_probe(struct probe *probe)
+{
+	struct runtime *runtime = probe->runtime;
+	const struct configuration *before = runtime->configuration;
+	struct configuration *configuration;
+	struct configuration_input input = {
+		.config = &runtime->config,
+		.adapter = runtime->adapter,
+		.facts = &probe->facts,
+		.host = runtime->local ? &host : NULL,
+		.weights = &runtime->weights,
+	};
+
+	/* The same server under the same header still has the fingerprint that its last answer told. */
+	probe->facts.server = probe->server;
+	if (before != NULL && before->server != NULL && strcmp(before->server, probe->server) == 0)
+		input.fingerprint = before->fingerprint;
+	arena_close(&runtime->models_arena);
+	runtime->models = probe->facts.models != NULL ? json_copy(&runtime->models_arena, probe->facts.models) : NULL;
+	configuration = find_same(runtime, configuration_new(&input));
+	if (before != NULL && before != configuration)
+		log_info(LOG_ACTIVITY, "runtime=%s configuration changed", runtime->config.name);
+	set_configuration(runtime, configuration);
+	runtime->known = true;
+	runtime->reach = RUNTIME_REACHABLE;
+	runtime->last_error[0] = '\0';
+	end_probe(probe);
+	if (require_noted(runtime, configuration, &runtime->waits))
+		answer_waits(&runtime->waits, configuration, FAILURE_NONE, "");
+	configuration_release(configuration);
+}
+
+static void on_probe_answer(struct transfer *transfer)
+{
+	struct probe *probe = transfer->owner;
+	struct runtime *runtime = probe->runtime;
+	char detail[ACTIVITY_DETAIL_MAX];
+	bool first = probe->index == 0;
+
+	probe->transferring = false;
+	deadline_stop(probe->deadline);
+	if (first && transfer->end != TRANSFER_COMPLETE) {
+		enum failure_class failure = transfer->end == TRANSFER_NOT_TRUSTED ? FAILURE_CONFIGURATION : FAILURE_UNREACHABLE;
+
+		detail_set(detail, "runtime %s does not answer at %s: %s", runtime->config.name, runtime->config.url, transfer->detail);
+		transfer_close(transfer);
+		fail_probe(probe, failure, detail);
+		return;
+	}
+	/* 502 and 503: started, but not ready, or only the gateway is there. Any other status is a server without this path. */
+	if (first && (transfer->status == 502 || transfer->status == 503)) {
+		detail_set(detail, "runtime %s is not ready: GET %s answered %d", runtime->config.name, runtime->adapter->probes[0],
+			   transfer->status);
+		transfer_close(transfer);
+		fail_probe(probe, FAILURE_UNREACHABLE, detail);
+		return;
+	}
+	if (first)
+		transfer_header(transfer, "Server", probe->server, sizeof(probe->server));
+	if (transfer->end == TRANSFER_COMPLETE && transfer->status == 200)
+		runtime->adapter->read_probe(&probe->arena, probe->index, buffer_bytes(&transfer->received), &probe->facts);
+	transfer_close(transfer);
+	probe->index++;
+	next_step(probe);
+}
+
+static void on_probe_due(struct deadline *deadline)
+{
+	struct probe *probe = deadline->owner;
+	struct runtime *runtime = probe->runtime;
+	char detail[ACTIVITY_DETAIL_MAX];
+
+	CHECK(probe->transferring);
+	transfer_cancel(&probe->transfer);
+	transfer_close(&probe->transfer);
+	probe->transferring = false;
+	if (probe->index > 0) {
+		probe->index++;
+		next_step(probe);
+		return;
+	}
+	detail_set(detail, "runtime %s: GET %s had no answer within %d ms (PROBE_TIMEOUT_MS)", runtime->config.name,
+		   runtime->adapter->probes[0], PROBE_TIMEOUT_MS);
+	fail_probe(probe, FAILURE_UNREACHABLE, detail);
+}
+
+static void next_step(struct probe *probe)
+{
+	struct runtime *runtime = probe->runtime;
+	struct activities *activities = probe->activities;
+	struct error error;
+	size_t size;
+
+	if (probe->index >= ADAPTER_PROBES_MAX || runtime->adapter->probes[probe->index] == NULL) {
+		finish_probe(probe);
+		return;
+	}
+	size = strlen(runtime->config.url) + strlen(runtime->adapter->probes[probe->index]) + 1;
+	free(probe->url);
+	probe->url = memory_alloc(size);
+	snprintf(probe->url, size, "%s%s", runtime->config.url, runtime->adapter->probes[probe->index]);
+	if (probe->headers == NULL)
+		probe->headers = memory_text(runtime_headers(runtime, &probe->arena, ""));
+	probe->transfer = (struct transfer){
+		.method = "GET", .url = probe->url, .headers = probe->headers, .body_max = PROBE_BODY_MAX, .on_done = on_probe_answer, .owner = probe,
+	};
+	if (probe->deadline == NULL)
+		probe->deadline = deadline_new(activities, on_probe_due, probe);
+	if (transfer_start(activities->curl, &probe->transfer, &error) != 0) {
+		transfer_close(&probe->transfer);
+		fail_probe(probe, FAILURE_CONFIGURATION, error.message);
+		return;
+	}
+	probe->transferring = true;
+	deadline_start(probe->deadline, PROBE_TIMEOUT_MS);
+}
+
+/* On the pool: reading /proc is quick but may not be, and a file of weights is large. */
+static void read_files(uv_work_t *pool)
+{
+	struct probe *probe = CONTAINER_OF(pool, struct probe, pool);
+
+	uv_once(&host_once, read_host);
+	if (probe->weights_file == NULL)
+		return;
+	if (probe->weights_only_check && weights_same(probe->weights_file, &probe->weights))
+		return;
+	probe->weights_only_check = false;
+	weights_read(probe->weights_file, &probe->weights, &probe->stop, &probe->error);
+}
+
+static void on_files_read(uv_work_t *pool, int status)
+{
+	struct probe *probe = CONTAINER_OF(pool, struct probe, pool);
+	struct activities *activities = probe->activities;
+	struct runtime *runtime = probe->runtime;
+
+	(void)status;
+	if (runtime == NULL) {
+		free_probe(probe);
+		outside_end(activities);
+		return;
+	}
+	runtime->weights = probe->weights;
+	runtime->weights_checked_us = now_us(activities);
+	if (probe->error.code != ERR_NONE) {
+		runtime->weights.known = false;
+		/* A file that changes right now may be at rest for the next attempt. */
+		fail_probe(probe, probe->error.code == ERR_BUSY ? FAILURE_RUNTIME_ERROR : FAILURE_CONFIGURATION, probe->error.message);
+	} else if (probe->weights_only_check && runtime->known) {
+		struct configuration *configuration = configuration_hold(runtime->configuration);
+
+		end_probe(probe);
+		if (require_noted(runtime, configuration, &runtime->waits))
+			answer_waits(&runtime->waits, configuration, FAILURE_NONE, "");
+		configuration_release(configuration);
+	} else {
+		next_step(probe);
+	}
+	outside_end(activities);
+}
+
+static void start_probe(struct runtime *runtime, bool weights_only_check)
+{
+	struct activities *activities = runtime->activities;
+	struct probe *probe = memory_zero(sizeof(*probe));
+
+	probe->runtime = runtime;
+	probe->activities = activities;
+	arena_init(&probe->arena);
+	probe->weights = runtime->weights;
+	probe->weights_file = runtime->config.weights_file != NULL ? memory_text(runtime->config.weights_file) : NULL;
+	probe->weights_only_check = weights_only_check;
+	atomic_init(&probe->stop, false);
+	runtime->probe = probe;
+	outside_begin(activities);
+	CHECK(uv_queue_work(activities->loop, &probe->pool, read_files, on_files_read) == 0);
+}
+
+static void give_up_probe(struct runtime *runtime)
+{
+	struct probe *probe = runtime->probe;
+
+	if (probe == NULL)
+		return;
+	runtime->probe = NULL;
+	probe->runtime = NULL;
+	atomic_store(&probe->stop, true);
+	if (probe->transferring) {
+		transfer_cancel(&probe->transfer);
+		transfer_close(&probe->transfer);
+		free_probe(probe);
+	} /* else on the pool: on_files_read() frees it */
+}
+
+/* ---- Questions ---- */
+
+bool runtime_configure(struct runtime *runtime, struct configuration_wait *wait, bool fresh)
+{
+	bool check_weights = runtime->config.weights_file != NULL &&
+			     now_us(runtime->activities) - runtime->weights_checked_us > (uint64_t)WEIGHTS_CHECK_MS * US_PER_MS;
+	struct list waits;
+
+	list_init(&wait->link);
+	wait->configuration = NULL;
+	if (runtime->probe == NULL && runtime->known && !fresh && !check_weights) {
+		list_init(&waits);
+		list_add_last(&waits, &wait->link);
+		if (!require_noted(runtime, runtime->configuration, &waits))
+			return false;
+		list_remove(&wait->link);
+		answer_wait(wait, runtime->configuration, FAILURE_NONE, "");
+		return true;
+	}
+	list_add_last(&runtime->waits, &wait->link);
+	if (runtime->probe == NULL)
+		start_probe(runtime, runtime->known && !fresh);
+	return false;
+}
+
+bool runtime_confirm(struct runtime *runtime, struct configuration_wait *wait, struct configuration *used, const char *server,
+		     const char *fingerprint)
+{
+	struct configuration *configuration;
+	struct list waits;
+	bool ready;
+
+	list_init(&wait->link);
+	wait->configuration = NULL;
+	if (used->server != NULL && strcmp(used->server, server) != 0) {
+		runtime->known = false;
+		return runtime_configure(runtime, wait, true);
+	}
+	if (fingerprint == NULL || (used->fingerprint != NULL && strcmp(used->fingerprint, fingerprint) == 0)) {
+		answer_wait(wait, used, FAILURE_NONE, "");
+		return true;
+	}
+	configuration = find_same(runtime, configuration_with_fingerprint(used, fingerprint));
+	/* What comes next is asked under it, unless a probe has meanwhile found another one. */
+	if (runtime->configuration == used)
+		set_configuration(runtime, configuration);
+	list_init(&waits);
+	list_add_last(&waits, &wait->link);
+	ready = require_noted(runtime, configuration, &waits);
+	if (ready) {
+		list_remove(&wait->link);
+		answer_wait(wait, configuration, FAILURE_NONE, "");
+	}
+	configuration_release(configuration);
+	return ready;
+}
+
+void runtime_give_up(struct configuration_wait *wait)
+{
+	list_remove(&wait->link);
+}
+
+void runtime_doubt(struct runtime *runtime, const char *why, bool unreachable)
+{
+	if (unreachable && runtime->reach != RUNTIME_UNREACHABLE)
+		log_warn(LOG_ACTIVITY, "runtime=%s unreachable: %s", runtime->config.name, why);
+	runtime->known = false;
+	if (unreachable)
+		runtime->reach = RUNTIME_UNREACHABLE;
+	detail_set(runtime->last_error, "%s", why);
+}
+
+void runtime_reached(struct runtime *runtime)
+{
+	if (runtime->reach == RUNTIME_UNREACHABLE)
+		log_info(LOG_ACTIVITY, "runtime=%s reachable again", runtime->config.name);
+	runtime->reach = RUNTIME_REACHABLE;
+	runtime->last_error[0] = '\0';
+}
+
+char *runtime_headers(const struct runtime *runtime, struct arena *arena, const char *more)
+{
+	const char *key = runtime->config.api_key;
+
+	return arena_printf(arena, "User-Agent: %s\n%s%s%s%s", runtime->activities->user_agent, key != NULL ? "Authorization: Bearer " : "",
+			    key != NULL ? key : "", key != NULL ? "\n" : "", more);
+}
+
+/* ---- Life ---- */
+
+static bool is_local(const char *host_name)
+{
+	return strcmp(host_name, "localhost") == 0 || strncmp(host_name, "127.", 4) == 0 || strcmp(host_name, "::1") == 0;
+}
+
+static int64_t or_default(int64_t value, int64_t fallback)
+{
+	return value > 0 ? value : fallback;
+}
+
+static const char *copy_or_null(const char *text)
+{
+	return text != NULL ? memory_text(text) : NULL;
+}
+
+static int open_runtime(struct activities *activities, const struct runtime_config *config, struct runtime **result, struct error *error)
+{
+	const struct runtime_adapter *adapter = runtime_adapter_get(config->kind);
+	struct runtime *runtime;
+	char host_name[256];
+	char *url;
+	size_t len;
+
+	if (adapter == NULL)
+		return error_set(error, ERR_UNSUPPORTED, "runtime %s: kind \"%.40s\" is not supported in this release; there are openai and simulator",
+				 config->name, config->kind);
+	if (!url_check(config->url, host_name, error))
+		return error_wrap(error, "runtime %s: url", config->name);
+	if (config->concurrency > RUNTIME_CONCURRENCY_MAX)
+		return error_set(error, ERR_INVALID, "runtime %s: concurrency %u is above %d", config->name, config->concurrency,
+				 RUNTIME_CONCURRENCY_MAX);
+	if (config->api_key != NULL && strpbrk(config->api_key, "\r\n") != NULL)
+		return error_set(error, ERR_INVALID, "runtime %s: the key holds a line break", config->name);
+	runtime = memory_zero(sizeof(*runtime));
+	runtime->activities = activities;
+	runtime->config = *config;
+	url = memory_text(config->url);
+	len = strlen(url);
+	while (len > 0 && url[len - 1] == '/')
+		url[--len] = '\0';
+	runtime->config.url = url;
+	runtime->config.name = memory_text(config->name);
+	runtime->config.kind = memory_text(config->kind);
+	runtime->config.model = copy_or_null(config->model);
+	runtime->config.weights_file = copy_or_null(config->weights_file);
+	runtime->config.concurrency = config->concurrency > 0 ? config->concurrency : 1;
+	runtime->config.connect_ms = or_default(config->connect_ms, CONNECT_MS);
+	runtime->config.first_token_ms = or_default(config->first_token_ms, FIRST_TOKEN_MS);
+	runtime->config.between_tokens_ms = or_default(config->between_tokens_ms, BETWEEN_TOKENS_MS);
+	runtime->config.total_ms = or_default(config->total_ms, TOTAL_MS);
+	runtime->config.retry_attempts = config->retry_attempts > 0 ? config->retry_attempts : ATTEMPTS;
+	runtime->config.retry_floor_ms = or_default(config->retry_floor_ms, RETRY_FLOOR_MS);
+	runtime->config.retry_cap_ms = or_default(config->retry_cap_ms, RETRY_CAP_MS);
+	runtime->adapter = adapter;
+	runtime->local = is_local(host_name);
+	list_init(&runtime->waiting);
+	list_init(&runtime->kept);
+	list_init(&runtime->waits);
+	arena_init(&runtime->models_arena);
+	*result = runtime;
+	return 0;
+}
+
+int runtimes_open(struct activities *activities, const struct runtime_config *configs, size_t count, struct error *error)
+{
+	if (count > RUNTIMES_MAX)
+		return error_set(error, ERR_TOO_LARGE, "there are %zu runtimes; at most %d are possible", count, RUNTIMES_MAX);
+	activities->runtimes = memory_zero((count + 1) * sizeof(*activities->runtimes));
+	for (size_t i = 0; i < count; i++) {
+		if (open_runtime(activities, &configs[i], &activities->runtimes[i], error) != 0) {
+			runtimes_close(activities);
+			return (int)error->code;
+		}
+		activities->runtime_count++;
+	}
+	return 0;
+}
+
+void runtimes_stop(struct activities *activities)
+{
+	for (size_t i = 0; i < activities->runtime_count; i++) {
+		struct runtime *runtime = activities->runtimes[i];
+
+		give_up_probe(runtime);
+		answer_waits(&runtime->waits, NULL, FAILURE_INTERRUPTED, "the daemon stops");
+		LIST_EACH(link, &activities->notes) {
+			struct note *note = CONTAINER_OF(link, struct note, link);
+
+			if (note->runtime == runtime) {
+				note->runtime = NULL;
+				answer_waits(&note->waits, NULL, FAILURE_INTERRUPTED, "the daemon stops");
+			}
+		}
+	}
+}
+
+void runtimes_close(struct activities *activities)
+{
+	for (size_t i = 0; i < activities->runtime_count; i++) {
+		struct runtime *runtime = activities->runtimes[i];
+
+		CHECK(runtime->in_flight == 0 && runtime->waiting_count == 0 && runtime->probe == NULL);
+		while (!list_empty(&runtime->kept)) {
+			struct configuration *configuration = CONTAINER_OF(runtime->kept.next, struct configuration, link);
+
+			list_remove(&configuration->link);
+			configuration_release(configuration);
+		}
+		configuration_release(runtime->configuration);
+		arena_close(&runtime->models_arena);
+		free((void *)runtime->config.url);
+		free((void *)runtime->config.name);
+		free((void *)runtime->config.kind);
+		free((void *)runtime->config.model);
+		free((void *)runtime->config.weights_file);
+		free(runtime);
+	}
+	free(activities->runtimes);
+	activities->runtimes = NULL;
+	activities->runtime_count = 0;
+}
+
+struct runtime *runtime_get(const struct activities *activities, const char *name)
+{
+	for (size_t i = 0; i < activities->runtime_count && name != NULL; i++)
+		if (strcmp(activities->runtimes[i]->config.name, name) == 0)
+			return activities->runtimes[i];
+	return NULL;
+}

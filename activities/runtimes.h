@@ -1,0 +1,84 @@
+/* The runtimes of the configuration at work: slots and their queue, and who answers there. Loop thread.
+ *
+ *     unknown ─▶ asking ─▶ known        known ─▶ unknown: a connection failed, another Server header, another weights file
+ *        ▲         └─▶ unknown: the first probe got no answer; those who wait get the error and may try again
+ *
+ * Before an inference is sent the runtime is known and its configuration record is durable, so no fact names a record that a
+ * crash could lose. New here? Read runtime_configure(), then next_step() in runtimes.c. */
+#pragma once
+
+#include "activities/configuration.h"
+#include "activities/internal.h"
+
+enum {
+	CONFIGURATIONS_KEPT_MAX = 16, /* records of one runtime that need not be made durable again */
+	PROBE_BODY_MAX = 1 << 20,
+	PROBE_TIMEOUT_MS = 5 * 1000, /* of each request of a probe */
+	WEIGHTS_CHECK_MS = 10 * 1000, /* how often an inference looks whether the weights file is still the one */
+	RUNTIMES_MAX = 1000,
+	RUNTIME_CONCURRENCY_MAX = 100 * 1000,
+};
+
+/* A turn in a runtime's queue. on_slot may fire inside of runtime_queue(). */
+struct slot {
+	struct list link;
+	void (*on_slot)(struct slot *slot);
+	bool waiting, held;
+};
+
+/* Request: know who answers. The caller owns it and leaves it alone until on_done or runtime_give_up(). */
+struct configuration_wait {
+	struct list link;
+	void (*on_done)(struct configuration_wait *wait);
+	struct configuration *configuration; /* held; NULL: failure and detail say why */
+	enum failure_class failure;
+	char detail[ACTIVITY_DETAIL_MAX];
+};
+
+enum runtime_reach { RUNTIME_UNKNOWN, RUNTIME_REACHABLE, RUNTIME_UNREACHABLE };
+
+struct probe; /* one conversation with a runtime, under way */
+struct runtime {
+	struct activities *activities;
+	struct runtime_config config;
+	const struct runtime_adapter *adapter;
+	bool local; /* on this machine, so that the host's facts are its own */
+	struct list waiting; /* slots */
+	size_t waiting_count;
+	unsigned in_flight;
+	bool giving_slots;
+
+	enum runtime_reach reach;
+	char last_error[ACTIVITY_DETAIL_MAX];
+	struct configuration *configuration; /* the newest one; NULL: never asked */
+	bool known; /* it is in force */
+	struct list kept; /* configurations, oldest first */
+	size_t kept_count;
+	struct list waits; /* for the probe under way */
+	struct probe *probe;
+	struct weights weights;
+	uint64_t weights_checked_us;
+	struct arena models_arena;
+	struct json *models; /* as last told, or NULL */
+};
+
+int runtimes_open(struct activities *activities, const struct runtime_config *configs, size_t count, struct error *error);
+void runtimes_stop(struct activities *activities); /* gives up probes; what waits for them gets FAILURE_INTERRUPTED */
+void runtimes_close(struct activities *activities);
+struct runtime *runtime_get(const struct activities *activities, const char *name); /* NULL: no such */
+
+void runtime_queue(struct runtime *runtime, struct slot *slot);
+void runtime_leave(struct runtime *runtime, struct slot *slot); /* gives the slot back or leaves the queue; else nothing */
+
+/* True: wait->configuration is there (held) at once. False: on_done follows, later. fresh: ask even if known. */
+bool runtime_configure(struct runtime *runtime, struct configuration_wait *wait, bool fresh);
+/* After an answer: is `used` still right, given its Server header and fingerprint (NULL: none)? The record that holds is in
+ * wait->configuration; true and on_done as above. */
+bool runtime_confirm(struct runtime *runtime, struct configuration_wait *wait, struct configuration *used, const char *server,
+		     const char *fingerprint);
+void runtime_give_up(struct configuration_wait *wait);
+/* A connection failed: who answers next may be somebody else. */
+void runtime_doubt(struct runtime *runtime, const char *why, bool unreachable);
+void runtime_reached(struct runtime *runtime);
+/* Lines "Name: value\n" that every request to it carries, ending with a NUL. */
+char *runtime_headers(const struct runtime *runtime, struct arena *arena, const char *more);
