@@ -1,0 +1,155 @@
+/* What every verb is given and shares: its parsed options, the daemon, the output, the way errors are told.
+ * One thread. A verb is one row of the table in verbs.c and one function in a command_*.c; memory of a verb lives in
+ * command->arena. New here? Read struct verb, then command_version.c, the smallest verb. */
+#pragma once
+
+#include "cli/client.h"
+#include "cli/output.h"
+#include "workflow/base/json.h"
+#include "workflow/language/definition.h"
+
+/* interface.md 2. */
+enum exit_status {
+	STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_DENIED = 3, STATUS_NOT_FOUND = 4, STATUS_CONFLICT = 5,
+	STATUS_UNREACHABLE = 6, STATUS_WAIT_TIMEOUT = 7, STATUS_FAULTED = 10, STATUS_CANCELLED = 11, STATUS_KILLED = 12,
+	STATUS_TIMED_OUT = 13, STATUS_REPLAY_DIFFERS = 20, STATUS_SIGNATURE_INVALID = 22, STATUS_JOURNAL_DAMAGED = 23,
+	STATUS_MALFORMED = 25, STATUS_UNVERIFIABLE = 26, STATUS_INTERRUPTED = 130,
+};
+
+enum {
+	COMMAND_FILE_MAX = 64 << 20, /* bytes of a file or of standard input that is read whole */
+	COMMAND_IDS_MAX = 1000000, /* ids read from standard input */
+	COMMAND_PAGE = 1000, /* items asked for at once where all are wanted */
+	COMMAND_LIST_DEFAULT = 100,
+	COMMAND_OUTAGE_MS_MAX = 60000, /* how long a wait bears a daemon that has gone away */
+};
+
+struct option_rule {
+	const char *name; /* without the dashes; NULL ends the list */
+	char letter; /* 0: none */
+	const char *value; /* what the value is called in the help; NULL: a switch */
+	const char *help;
+	bool repeated;
+};
+
+struct command;
+struct verb {
+	const char *name; /* "submit", "fact list" */
+	const char *arguments; /* for the help: "RUN…" */
+	const char *summary, *details, *example; /* details may be NULL */
+	size_t arguments_min, arguments_max;
+	const struct option_rule *options;
+	int (*run)(struct command *command); /* returns an enum exit_status */
+};
+
+struct option_value {
+	const struct option_rule *rule;
+	const char *value; /* NULL: a switch */
+};
+
+struct command {
+	const struct verb *verb;
+	const char **arguments;
+	size_t argument_count;
+	struct option_value *options;
+	size_t option_count;
+	struct output output;
+	struct client client;
+	struct client_options client_options;
+	bool client_is_open;
+	struct arena arena;
+};
+
+extern const struct verb verbs[];
+extern const size_t verb_count;
+extern const struct option_rule global_options[];
+
+/* options.c: parse all of argv. Gives STATUS_OK with command->verb set, or prints what is wrong and gives STATUS_USAGE. *help
+ * is set when the user asked for it (verb then may be NULL). */
+int command_parse(struct command *command, int argc, char **argv, bool *help);
+void print_help(const struct verb *verb, FILE *file);
+bool command_flag(const struct command *command, const char *name);
+const char *command_option(const struct command *command, const char *name); /* the last one; NULL */
+const char *command_option_at(const struct command *command, const char *name, size_t index); /* NULL past the last */
+/* STATUS_USAGE with a message on nonsense. The value is left alone when the option was not given. */
+int command_number(struct command *command, const char *name, uint64_t max, uint64_t *value);
+int command_duration(struct command *command, const char *name, int64_t *ms);
+/* The word of a list that is nearest to what was typed; NULL when none is near. */
+const char *nearest_word(const char *typed, const char *const *words, size_t count);
+
+/* Tell an error: one sentence on standard error with the hint on a line of its own; a problem object on standard output with
+ * -o json. Gives the status back, so that a verb can return it. */
+int command_fail(struct command *command, enum exit_status status, const char *hint, const char *format, ...) __attribute__((format(printf, 4, 5)));
+int command_fail_error(struct command *command, const struct error *error, const char *context);
+/* From an answer of the daemon that is no success. */
+int command_fail_reply(struct command *command, const struct request *request, const struct reply *reply);
+
+/* One exchange. 0 and the parsed answer (NULL for an empty one), or a told error's status. */
+int command_get(struct command *command, const char *path, struct json **result);
+int command_post(struct command *command, const char *path, const struct json *body, struct json **result);
+/* The answer's bytes, in the arena. */
+int command_get_bytes(struct command *command, const char *path, struct bytes *result);
+/* All of it: *reply is closed by the caller, also after an error. Connection errors are told, statuses are not. */
+int command_send(struct command *command, const struct request *request, struct reply *reply);
+struct json *command_parse_reply(struct command *command, const struct reply *reply, struct error *error);
+int client_ready(struct command *command); /* opens the client once */
+
+/* Files and values. "-" is standard input. */
+int command_read_file(struct command *command, const char *path, struct bytes *bytes);
+/* JSON | @FILE | - ; a YAML file is taken too. */
+int command_read_value(struct command *command, const char *what, const char *text, struct json **value);
+/* The arguments from `first` on; "-" among them: ids from standard input, one a line. */
+int command_read_ids(struct command *command, size_t first, const char ***ids, size_t *count);
+/* Repeated K=V options as an object; NULL when there are none. */
+int command_read_pairs(struct command *command, const char *name, struct json **pairs);
+/* A DEFINITION file, with its `file:` resources inlined. Problems are told with file, line and column. */
+int command_load_definition(struct command *command, const char *path, const struct json **document, struct bytes *source, bool *inlined);
+/* The same, but gives the problems (JSON objects with `file`) instead of telling them; *good says whether it can be used. */
+int definition_check_file(struct command *command, const char *path, const struct json **document, struct bytes *source, bool *inlined,
+			  struct json *problems, bool *good);
+void print_problems(struct command *command, const struct json *problems);
+
+/* "since"/"until": RFC 3339, or a duration before now. */
+int command_time(struct command *command, const char *name, const char **rfc3339);
+/* On a terminal, ask; elsewhere and with --yes, go on. */
+bool command_confirm(struct command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *path_of(struct command *command, const char *prefix, const char *id, const char *suffix); /* id percent-encoded */
+void sleep_ms(int64_t ms);
+/* What an interrupt (control-C) says before the process ends with 130; the text must live on. */
+void interrupt_say(const char *text);
+
+/* runs.c: what verbs about runs share. */
+char *new_run_id(struct command *command);
+bool run_ended(const struct json *run);
+/* 0 for completed, 10 to 13 for the other ends, -1 while it has not ended. */
+int run_exit_status(const struct json *run);
+/* POST a run until the daemon has answered; the id makes that safe. *created false: the run was there already. */
+int run_submit(struct command *command, const struct json *body, int64_t wait_ms, const char *include, struct json **run);
+/* Wait until it has ended. timeout_ms < 0: no limit. Bears a daemon that restarts. STATUS_WAIT_TIMEOUT is told. */
+int run_wait(struct command *command, const char *id, int64_t timeout_ms, const char *include, struct json **run);
+void run_print(struct command *command, const struct json *run); /* text */
+void run_print_error(struct command *command, const struct json *run); /* on standard error */
+const char *run_workflow_text(struct command *command, const struct json *run); /* "ns/name:1.0.0" */
+double run_wall_ms(const struct json *run); /* from created to ended or now; negative: unknown */
+/* Follow a run's entries to its end, over reconnects. on_entry returns false to stop early. */
+typedef bool (*run_entry_cb)(void *arg, const struct json *entry);
+int run_follow(struct command *command, const char *id, uint64_t after, bool has_after, run_entry_cb on_entry, void *arg);
+/* The runtime to use: --runtime, or the only one that the daemon knows. */
+int choose_runtime(struct command *command, const char **runtime);
+
+/* facts.c: what verbs about facts share. */
+typedef int (*fact_cb)(void *arg, struct json *fact); /* non-zero stops and is handed on */
+/* All facts that the verb's filters (run, document, runtime, class, rejected) select, in pages; at most `limit`. */
+int facts_each(struct command *command, const char *run_id, uint64_t limit, fact_cb on_fact, void *arg);
+const char *value_text(struct arena *arena, const struct json *value); /* text as it is, else JSON; NULL stays NULL */
+
+/* One function per verb. */
+#define VERB_FUNCTIONS(X)                                                                                             \
+	X(submit) X(list) X(count) X(show) X(result) X(events) X(replay) X(overhead) X(cancel) X(extract) X(infer)    \
+	X(fact_list) X(fact_show) X(fact_verify) X(fact_export) X(journal_verify) X(journal_stats) X(key_list)        \
+	X(key_generate) X(key_export) X(definition_add) X(definition_list) X(definition_show) X(definition_validate)  \
+	X(runtime_list) X(runtime_show) X(runtime_probe) X(provenance_show) X(config_show) X(bench_overhead)          \
+	X(bench_memory) X(version)
+#define X(name) int command_##name(struct command *command);
+VERB_FUNCTIONS(X)
+#undef X

@@ -1,0 +1,599 @@
+/* reprise bench overhead | memory: start a daemon and a simulated runtime of their own in a scratch folder, measure, stop.
+ * Start at command_bench_overhead(). */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <ftw.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "workflow/base/check.h"
+
+extern char **environ;
+
+enum {
+	ACTIVITY_MS = 20, /* what the simulated runtime takes for an answer */
+	RUNS_MAX = 10000000,
+	OVERHEAD_RUNS_DEFAULT = 200,
+	MEMORY_RUNS_DEFAULT = 100000,
+	MEMORY_CONNECTIONS = 64,
+	WARM_UP_RUNS = 20,
+	SYNC_SAMPLES = 200,
+	SYNC_IDLE_SAMPLES = 50,
+	SYNC_BLOCK = 4096,
+	READY_MS_MAX = 15000,
+	STOP_MS_MAX = 10000,
+	IDLE_BEFORE_MEMORY_MS = 1000,
+	LINE_LEN_MAX = 512,
+};
+
+struct process {
+	pid_t pid; /* 0: not started */
+	int out; /* read end of its standard output */
+	char line[LINE_LEN_MAX]; /* the first one */
+	double ready_ms;
+};
+
+struct bench {
+	struct command *command;
+	char *folder, *data_dir, *socket_path;
+	struct process sim, daemon;
+	struct client client;
+	bool client_is_open;
+};
+
+/* --- processes ---------------------------------------------------------------------------------------------------- */
+
+/* Beside this program as it was built, beside it as it is installed, then $PATH. */
+static const char *find_program(struct command *command, const char *option, const char *built, const char *name)
+{
+	char self[4096];
+	if (command_option(command, option) != NULL)
+		return command_option(command, option);
+	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+	if (len > 0) {
+		self[len] = '\0';
+		char *slash = strrchr(self, '/');
+		if (slash != NULL)
+			*slash = '\0';
+		const char *places[] = {arena_printf(&command->arena, "%s/%s", self, built), arena_printf(&command->arena, "%s/%s", self, name)};
+		for (size_t i = 0; i < COUNT_OF(places); i++)
+			if (access(places[i], X_OK) == 0)
+				return places[i];
+	}
+	return name;
+}
+
+static void stop_process(struct process *process)
+{
+	if (process->pid == 0)
+		return;
+	kill(process->pid, SIGTERM);
+	for (int waited = 0; waitpid(process->pid, NULL, WNOHANG) == 0; waited += 5) {
+		if (waited >= STOP_MS_MAX) {
+			kill(process->pid, SIGKILL);
+			waitpid(process->pid, NULL, 0);
+			break;
+		}
+		sleep_ms(5);
+	}
+	close(process->out);
+	process->pid = 0;
+}
+
+/* Start it and wait for its first line. Standard error goes to `log_path`, for the message when it fails. */
+static int start_process(struct command *command, struct process *process, const char *const *arguments, const char *log_path)
+{
+	int ends[2];
+	CHECK(pipe2(ends, O_CLOEXEC) == 0);
+	posix_spawn_file_actions_t actions;
+	CHECK(posix_spawn_file_actions_init(&actions) == 0);
+	CHECK(posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO) == 0);
+	CHECK(posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log_path, O_WRONLY | O_CREAT | O_TRUNC, 0600) == 0);
+	uint64_t started_us = clock_us();
+	int failed = posix_spawnp(&process->pid, arguments[0], &actions, NULL, (char *const *)arguments, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	close(ends[1]);
+	process->out = ends[0];
+	if (failed != 0) {
+		close(ends[0]);
+		process->pid = 0;
+		return command_fail(command, STATUS_ERROR, "build it first, or name it with --reprised and --sim", "start %s: %s", arguments[0], strerror(failed));
+	}
+	size_t len = 0;
+	for (;;) {
+		int left_ms = READY_MS_MAX - (int)((clock_us() - started_us) / 1000);
+		struct pollfd wait = {.fd = process->out, .events = POLLIN};
+		if (left_ms <= 0 || poll(&wait, 1, left_ms) <= 0 || len + 1 >= sizeof process->line)
+			break;
+		ssize_t got = read(process->out, process->line + len, 1);
+		if (got <= 0)
+			break;
+		if (process->line[len] == '\n') {
+			process->line[len] = '\0';
+			process->ready_ms = (double)(clock_us() - started_us) / 1000;
+			return STATUS_OK;
+		}
+		len++;
+	}
+	struct bytes log = BYTES_OF("");
+	stop_process(process);
+	if (access(log_path, R_OK) == 0)
+		command_read_file(command, log_path, &log);
+	size_t from = log.len > 800 ? log.len - 800 : 0;
+	return command_fail(command, STATUS_ERROR, log.len == 0 ? NULL : (const char *)log.data + from, "%s did not say that it is ready within %d ms", arguments[0], READY_MS_MAX);
+}
+
+/* Resident and private memory from the kernel's own sums, in bytes; 0: could not be read. */
+static void read_memory(pid_t pid, double *resident, double *private)
+{
+	char path[64], line[256];
+	unsigned long kib;
+	*resident = *private = 0;
+	snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+	FILE *file = fopen(path, "re");
+	while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+		if (sscanf(line, "Rss: %lu kB", &kib) == 1)
+			*resident = (double)kib * 1024;
+		else if (sscanf(line, "Private_Clean: %lu kB", &kib) == 1 || sscanf(line, "Private_Dirty: %lu kB", &kib) == 1)
+			*private += (double)kib * 1024;
+	}
+	if (file != NULL)
+		fclose(file);
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *place)
+{
+	(void)info;
+	(void)type;
+	(void)place;
+	return remove(path);
+}
+
+static void close_bench(struct bench *bench)
+{
+	if (bench->client_is_open)
+		client_close(&bench->client);
+	stop_process(&bench->daemon);
+	stop_process(&bench->sim);
+	if (bench->folder != NULL)
+		nftw(bench->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static int write_text(struct command *command, const char *path, const char *text)
+{
+	FILE *file = fopen(path, "we");
+	bool good = file != NULL && fputs(text, file) >= 0;
+	if (file != NULL && fclose(file) != 0)
+		good = false;
+	return good ? STATUS_OK : command_fail(command, STATUS_ERROR, NULL, "write %s: %s", path, strerror(errno));
+}
+
+static int make_folder(struct bench *bench)
+{
+	struct command *command = bench->command;
+	const char *parent = command_option(command, "data");
+	if (parent == NULL)
+		parent = getenv("TMPDIR") != NULL && getenv("TMPDIR")[0] != '\0' ? getenv("TMPDIR") : "/tmp";
+	bench->folder = arena_printf(&command->arena, "%s/reprise-bench-XXXXXX", parent);
+	if (mkdtemp(bench->folder) == NULL) {
+		int status = command_fail(command, STATUS_ERROR, "--data DIR names another place", "make a scratch folder in %s: %s", parent, strerror(errno));
+		bench->folder = NULL;
+		return status;
+	}
+	bench->data_dir = arena_printf(&command->arena, "%s/data", bench->folder);
+	bench->socket_path = arena_printf(&command->arena, "%s/reprise.sock", bench->folder);
+	return STATUS_OK;
+}
+
+static int start_daemon(struct bench *bench, const char *runtime_url)
+{
+	struct command *command = bench->command;
+	char *config = arena_printf(&command->arena, "%s/reprise.yaml", bench->folder);
+	const char *text = runtime_url == NULL ? "runtimes: {}\n" : arena_printf(&command->arena, "runtimes:\n  bench:\n    kind: openai\n    url: %s\n    model: bench\n    concurrency: 64\n", runtime_url);
+	const char *arguments[] = {find_program(command, "reprised", "../daemon/reprised", "reprised"), "--config", config, "--data", bench->data_dir, "--listen",
+				   arena_printf(&command->arena, "unix:%s", bench->socket_path), NULL};
+	int status = write_text(command, config, text);
+	if (status != STATUS_OK || (status = start_process(command, &bench->daemon, arguments, arena_printf(&command->arena, "%s/reprised.log", bench->folder))) != STATUS_OK)
+		return status;
+	struct client_options options = {.socket_path = bench->socket_path};
+	struct error error;
+	if (client_open(&bench->client, &options, &error) != 0)
+		return command_fail(command, STATUS_ERROR, NULL, "%s", error.message);
+	bench->client_is_open = true;
+	return STATUS_OK;
+}
+
+static int start_sim(struct bench *bench, const char **url)
+{
+	struct command *command = bench->command;
+	char *script = arena_printf(&command->arena, "%s/script.json", bench->folder);
+	int status = write_text(command, script, "{\"answer\":{\"mode\":\"fixed\",\"answers\":[{\"text\":\"Twenty milliseconds later.\",\"weight\":1}]}}\n");
+	const char *arguments[] = {find_program(command, "sim", "../tests/sim/reprise-sim", "reprise-sim"), "--port", "0", "--model", "bench", "--delay",
+				   arena_printf(&command->arena, "%d", ACTIVITY_MS), "--script", script, NULL};
+	if (status != STATUS_OK || (status = start_process(command, &bench->sim, arguments, arena_printf(&command->arena, "%s/reprise-sim.log", bench->folder))) != STATUS_OK)
+		return status;
+	const char *start = strstr(bench->sim.line, "http://");
+	if (start == NULL)
+		return command_fail(command, STATUS_ERROR, NULL, "%s said: %s", arguments[0], bench->sim.line);
+	*url = arena_text_len(&command->arena, start, strcspn(start, " "));
+	return STATUS_OK;
+}
+
+/* --- figures ------------------------------------------------------------------------------------------------------ */
+
+static int compare_numbers(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* Nearest rank; sorts the samples. */
+static double percentile(double *samples, size_t count, double percent)
+{
+	if (count == 0)
+		return 0;
+	qsort(samples, count, sizeof *samples, compare_numbers);
+	size_t rank = (size_t)(percent / 100 * (double)count + 0.999999);
+	return samples[rank == 0 ? 0 : rank > count ? count - 1 : rank - 1];
+}
+
+static double rounded(double value)
+{
+	return (double)(long long)(value * 1000 + (value < 0 ? -0.5 : 0.5)) / 1000;
+}
+
+static struct json *percentiles_json(struct arena *arena, double *samples, size_t count)
+{
+	struct json *json = json_object(arena);
+	json_set_number(arena, json, "p50", rounded(percentile(samples, count, 50)));
+	json_set_number(arena, json, "p95", rounded(percentile(samples, count, 95)));
+	json_set_number(arena, json, "p99", rounded(percentile(samples, count, 99)));
+	json_set_number(arena, json, "max", rounded(percentile(samples, count, 100)));
+	return json;
+}
+
+/* What one durable write costs on this very disk: the floor under every figure. */
+static int measure_sync(struct bench *bench, double *p50_us, double *idle_p50_us)
+{
+	struct command *command = bench->command;
+	const char *path = arena_printf(&command->arena, "%s/sync.probe", bench->folder);
+	double samples[SYNC_SAMPLES], idle[SYNC_IDLE_SAMPLES];
+	char block[SYNC_BLOCK];
+	memset(block, 'r', sizeof block);
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	bool good = fd >= 0;
+	for (size_t i = 0; good && i < SYNC_SAMPLES + SYNC_IDLE_SAMPLES; i++) {
+		if (i >= SYNC_SAMPLES)
+			sleep_ms(ACTIVITY_MS);
+		uint64_t start_us = clock_us();
+		good = write(fd, block, sizeof block) == (ssize_t)sizeof block && fdatasync(fd) == 0;
+		*(i < SYNC_SAMPLES ? &samples[i] : &idle[i - SYNC_SAMPLES]) = (double)(clock_us() - start_us);
+	}
+	int reason = errno;
+	if (fd >= 0)
+		close(fd);
+	unlink(path);
+	if (!good)
+		return command_fail(command, STATUS_ERROR, NULL, "measure fdatasync in %s: %s", bench->folder, strerror(reason));
+	*p50_us = percentile(samples, SYNC_SAMPLES, 50);
+	*idle_p50_us = percentile(idle, SYNC_IDLE_SAMPLES, 50);
+	return STATUS_OK;
+}
+
+static const char *describe_machine(struct arena *arena)
+{
+	struct utsname name;
+	char line[256], *model = NULL;
+	CHECK(uname(&name) == 0);
+	FILE *file = fopen("/proc/cpuinfo", "re");
+	while (file != NULL && model == NULL && fgets(line, sizeof line, file) != NULL)
+		if (strncmp(line, "model name", 10) == 0 && strchr(line, ':') != NULL)
+			model = arena_text_len(arena, strchr(line, ':') + 2, strcspn(strchr(line, ':') + 2, "\n"));
+	if (file != NULL)
+		fclose(file);
+	return arena_printf(arena, "%ld CPUs%s%s, %s %s %s", sysconf(_SC_NPROCESSORS_ONLN), model == NULL ? "" : " ", model == NULL ? "" : model, name.sysname, name.release, name.machine);
+}
+
+/* --- the definitions ---------------------------------------------------------------------------------------------- */
+
+#define NO_OP_DEFINITION \
+	"{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"bench\",\"name\":\"no-op\",\"version\":\"1.0.0\"},\"do\":[{\"nothing\":{\"set\":{\"done\":true}}}]}"
+#define INFERENCE_DEFINITION \
+	"{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"bench\",\"name\":\"inference\",\"version\":\"1.0.0\"}," \
+	"\"do\":[{\"answer\":{\"call\":\"inference\",\"with\":{\"runtime\":\"bench\",\"prompt\":\"How long did this take?\"}}}]}"
+
+static int bench_send(struct bench *bench, const struct request *request, struct json **answer)
+{
+	struct command *command = bench->command;
+	struct reply reply;
+	struct error error;
+	int status = STATUS_OK;
+	if (client_send(&bench->client, request, &reply, &error) != 0)
+		status = command_fail(command, STATUS_ERROR, NULL, "%s", error.message);
+	else if (reply.status != 200 && reply.status != 201)
+		status = command_fail_reply(command, request, &reply);
+	else
+		*answer = command_parse_reply(command, &reply, &error);
+	reply_close(&reply);
+	return status;
+}
+
+static int register_definition(struct bench *bench, const char *text)
+{
+	struct json *answer;
+	struct request request = {.method = "POST", .path = "/v1/definitions", .body = bytes_text(text)};
+	return bench_send(bench, &request, &answer);
+}
+
+/* --- bench overhead ----------------------------------------------------------------------------------------------- */
+
+struct samples {
+	double *overhead, *nominal, *client, *wall;
+	double *stages[16];
+	const char *stage_names[16];
+	size_t stage_count, count;
+};
+
+static int measure_runs(struct bench *bench, size_t runs, bool no_op, struct samples *samples)
+{
+	struct command *command = bench->command;
+	struct request request = {.method = "POST", .path = "/v1/runs?wait=30s",
+				  .body = bytes_text(no_op ? "{\"definition\":\"bench/no-op:1.0.0\",\"input\":{}}" : "{\"definition\":\"bench/inference:1.0.0\",\"input\":{}}")};
+	static const char *const stages[] = {"admission", "queue", "journal", "dispatch", "connect", "firstToken", "generation", "parse", "ground", "sign", "commit"};
+	double nominal_ms = no_op ? 0 : ACTIVITY_MS;
+	samples->stage_count = COUNT_OF(stages);
+	for (size_t s = 0; s < COUNT_OF(stages); s++) {
+		samples->stage_names[s] = stages[s];
+		samples->stages[s] = arena_zero(&command->arena, runs * sizeof(double));
+	}
+	double **const lists[] = {&samples->overhead, &samples->nominal, &samples->client, &samples->wall};
+	for (size_t i = 0; i < COUNT_OF(lists); i++)
+		*lists[i] = arena_zero(&command->arena, runs * sizeof(double));
+	for (size_t i = 0; i < runs + WARM_UP_RUNS; i++) {
+		struct arena kept = command->arena;
+		struct json *run = NULL;
+		arena_init(&command->arena);
+		uint64_t start_us = clock_us();
+		int status = bench_send(bench, &request, &run);
+		double client_ms = (double)(clock_us() - start_us) / 1000;
+		const struct json *overhead = json_get(run, "overhead");
+		if (status == STATUS_OK && (run_exit_status(run) != STATUS_OK || json_get(overhead, "overheadMs") == NULL)) {
+			run_print_error(command, run);
+			status = command_fail(command, STATUS_ERROR, NULL, "a run of the benchmark is %s instead of completed with its overhead",
+					      json_get_text(run, "status") == NULL ? "?" : json_get_text(run, "status"));
+		}
+		if (status == STATUS_OK && i >= WARM_UP_RUNS) {
+			size_t at = samples->count++;
+			samples->overhead[at] = json_get_number(overhead, "overheadMs", 0);
+			samples->wall[at] = json_get_number(overhead, "wallMs", 0);
+			samples->nominal[at] = samples->wall[at] - nominal_ms;
+			samples->client[at] = client_ms - nominal_ms;
+			for (size_t s = 0; s < COUNT_OF(stages); s++)
+				samples->stages[s][at] = json_get_number(json_get(overhead, "stages"), stages[s], 0);
+		}
+		arena_close(&command->arena);
+		command->arena = kept;
+		if (status != STATUS_OK)
+			return status;
+		char text[64];
+		snprintf(text, sizeof text, "%zu of %zu runs", samples->count, runs);
+		progress_show(&command->output, samples->count, runs, text);
+	}
+	progress_clear(&command->output);
+	return STATUS_OK;
+}
+
+static void print_percentiles(struct command *command, const char *title, const struct json *json)
+{
+	output_line(&command->output, "%-34s p50 %8.3f   p95 %8.3f   p99 %8.3f   max %8.3f", title, json_get_number(json, "p50", 0), json_get_number(json, "p95", 0),
+		    json_get_number(json, "p99", 0), json_get_number(json, "max", 0));
+}
+
+int command_bench_overhead(struct command *command)
+{
+	struct arena *arena = &command->arena;
+	struct bench bench = {.command = command};
+	struct samples samples = {0};
+	uint64_t runs = OVERHEAD_RUNS_DEFAULT;
+	bool no_op = command_flag(command, "no-op");
+	double sync_us, idle_sync_us, resident, private;
+	const char *url = NULL;
+	int status = command_number(command, "runs", RUNS_MAX, &runs);
+	if (status != STATUS_OK)
+		return status;
+	if (runs == 0)
+		return command_fail(command, STATUS_USAGE, NULL, "--runs 0: at least one run is needed");
+	if ((status = make_folder(&bench)) != STATUS_OK || (status = measure_sync(&bench, &sync_us, &idle_sync_us)) != STATUS_OK ||
+	    (!no_op && (status = start_sim(&bench, &url)) != STATUS_OK) || (status = start_daemon(&bench, url)) != STATUS_OK)
+		goto done;
+	sleep_ms(IDLE_BEFORE_MEMORY_MS);
+	read_memory(bench.daemon.pid, &resident, &private);
+	if ((status = register_definition(&bench, no_op ? NO_OP_DEFINITION : INFERENCE_DEFINITION)) != STATUS_OK ||
+	    (status = measure_runs(&bench, runs, no_op, &samples)) != STATUS_OK)
+		goto done;
+
+	struct json *result = json_object(arena), *sync = json_object(arena), *stages = json_object(arena);
+	json_set_text(arena, result, "machine", describe_machine(arena));
+	json_set_number(arena, sync, "p50", rounded(sync_us));
+	json_set_number(arena, sync, "afterIdleP50", rounded(idle_sync_us));
+	json_set(arena, result, "fdatasyncUs", sync);
+	json_set(arena, result, "overheadMs", percentiles_json(arena, samples.overhead, samples.count));
+	json_set(arena, result, "againstNominalMs", percentiles_json(arena, samples.nominal, samples.count));
+	json_set(arena, result, "clientAgainstNominalMs", percentiles_json(arena, samples.client, samples.count));
+	json_set(arena, result, "wallMs", percentiles_json(arena, samples.wall, samples.count));
+	for (size_t s = 0; s < samples.stage_count; s++)
+		json_set_number(arena, stages, samples.stage_names[s], rounded(percentile(samples.stages[s], samples.count, 50)));
+	json_set(arena, result, "stagesP50Ms", stages);
+	json_set_number(arena, result, "runs", (double)samples.count);
+	json_set_number(arena, result, "nominalActivityMs", no_op ? 0 : ACTIVITY_MS);
+	json_set_number(arena, result, "readyMs", rounded(bench.daemon.ready_ms));
+	json_set_number(arena, result, "idleRssMiB", rounded(resident / 1048576));
+	json_set_number(arena, result, "idlePrivateMiB", rounded(private / 1048576));
+	if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL) {
+		output_json(&command->output, result);
+	} else {
+		output_line(&command->output, "machine    %s", json_get_text(result, "machine"));
+		output_line(&command->output, "disk       fdatasync of 4 KiB appended: p50 %.0f us, after %d ms of idling %.0f us  (%s)", sync_us, ACTIVITY_MS, idle_sync_us, bench.folder);
+		output_line(&command->output, "daemon     ready after %.1f ms on an empty journal; idle: %.1f MiB resident, %.1f MiB private", bench.daemon.ready_ms, resident / 1048576,
+			    private / 1048576);
+		output_line(&command->output, "runs       %zu, one after the other, each with %s", samples.count, no_op ? "one `set` and no activity" : "one 20 ms inference (simulated runtime)");
+		output_line(&command->output, "%s", "milliseconds");
+		print_percentiles(command, "outside the activity", json_get(result, "overheadMs"));
+		print_percentiles(command, no_op ? "whole run" : "whole run less the nominal 20 ms", json_get(result, "againstNominalMs"));
+		print_percentiles(command, "as a client sees it, less the same", json_get(result, "clientAgainstNominalMs"));
+		struct buffer line;
+		buffer_init(&line, 4096);
+		for (size_t s = 0; s < samples.stage_count; s++)
+			if (json_get_number(stages, samples.stage_names[s], 0) > 0)
+				buffer_printf(&line, "  %s %.3f", samples.stage_names[s], json_get_number(stages, samples.stage_names[s], 0));
+		output_line(&command->output, "stages, p50 %s", buffer_text(&line));
+		buffer_close(&line);
+	}
+done:
+	close_bench(&bench);
+	return status;
+}
+
+/* --- bench memory ------------------------------------------------------------------------------------------------- */
+
+struct flood {
+	struct bench *bench;
+	CURLM *multi;
+	CURL *handles[MEMORY_CONNECTIONS];
+	uint64_t started, done, failed, busy;
+};
+
+static size_t drop_body(char *data, size_t size, size_t count, void *arg)
+{
+	(void)data;
+	(void)arg;
+	return size * count;
+}
+
+static int flood_to(struct flood *flood, uint64_t until, uint64_t total)
+{
+	struct command *command = flood->bench->command;
+	int running = 1;
+	while (flood->done < until) {
+		CURLMsg *message;
+		int left;
+		curl_multi_perform(flood->multi, &running);
+		while ((message = curl_multi_info_read(flood->multi, &left)) != NULL) {
+			CURL *easy = message->easy_handle;
+			long http = 0;
+			curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &http);
+			if (message->data.result != CURLE_OK)
+				return command_fail(command, STATUS_ERROR, NULL, "after %llu runs: %s", (unsigned long long)flood->done, curl_easy_strerror(message->data.result));
+			curl_multi_remove_handle(flood->multi, easy);
+			if (http == 503) {
+				flood->busy++;
+				sleep_ms(1);
+			} else {
+				flood->done++;
+				flood->failed += http != 201 && http != 200;
+				if (flood->started >= total)
+					continue;
+				flood->started++;
+			}
+			curl_multi_add_handle(flood->multi, easy);
+			running++;
+		}
+		char text[80];
+		snprintf(text, sizeof text, "%llu of %llu runs", (unsigned long long)flood->done, (unsigned long long)total);
+		progress_show(&command->output, flood->done, total, text);
+		if (flood->done < until)
+			curl_multi_poll(flood->multi, NULL, 0, 1000, NULL);
+	}
+	return STATUS_OK;
+}
+
+int command_bench_memory(struct command *command)
+{
+	struct arena *arena = &command->arena;
+	struct bench bench = {.command = command};
+	struct flood flood = {.bench = &bench};
+	uint64_t runs = MEMORY_RUNS_DEFAULT;
+	int status = command_number(command, "runs", RUNS_MAX, &runs);
+	if (status != STATUS_OK)
+		return status;
+	if (runs < MEMORY_CONNECTIONS)
+		return command_fail(command, STATUS_USAGE, NULL, "--runs %llu: at least %d are needed", (unsigned long long)runs, MEMORY_CONNECTIONS);
+	if ((status = make_folder(&bench)) != STATUS_OK || (status = start_daemon(&bench, NULL)) != STATUS_OK ||
+	    (status = register_definition(&bench, NO_OP_DEFINITION)) != STATUS_OK)
+		goto done;
+
+	static const unsigned marks[] = {0, 25, 50, 75, 100};
+	double resident[COUNT_OF(marks)], private[COUNT_OF(marks)];
+	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+	flood.multi = curl_multi_init();
+	CHECK(flood.multi != NULL);
+	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++) {
+		CURL *easy = flood.handles[i] = curl_easy_init();
+		CHECK(easy != NULL);
+		client_prepare(&bench.client, easy, client_url(arena, &bench.client, "/v1/runs?wait=30s"));
+		curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, "{\"definition\":\"bench/no-op:1.0.0\",\"input\":{}}");
+		curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop_body);
+	}
+	sleep_ms(IDLE_BEFORE_MEMORY_MS);
+	read_memory(bench.daemon.pid, &resident[0], &private[0]);
+	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++, flood.started++)
+		curl_multi_add_handle(flood.multi, flood.handles[i]);
+	uint64_t start_us = clock_us();
+	for (size_t m = 1; status == STATUS_OK && m < COUNT_OF(marks); m++) {
+		status = flood_to(&flood, runs * marks[m] / 100, runs);
+		read_memory(bench.daemon.pid, &resident[m], &private[m]);
+	}
+	double seconds = (double)(clock_us() - start_us) / 1e6;
+	progress_clear(&command->output);
+	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++) {
+		curl_multi_remove_handle(flood.multi, flood.handles[i]);
+		curl_easy_cleanup(flood.handles[i]);
+	}
+	curl_multi_cleanup(flood.multi);
+	curl_slist_free_all(headers);
+	if (status != STATUS_OK)
+		goto done;
+	if (flood.failed > 0) {
+		status = command_fail(command, STATUS_ERROR, NULL, "%llu of %llu runs were not accepted", (unsigned long long)flood.failed, (unsigned long long)runs);
+		goto done;
+	}
+
+	struct json *result = json_object(arena), *rss = json_object(arena), *own = json_object(arena);
+	for (size_t m = 0; m < COUNT_OF(marks); m++) {
+		json_set_number(arena, rss, arena_printf(arena, "%u%%", marks[m]), rounded(resident[m] / 1048576));
+		json_set_number(arena, own, arena_printf(arena, "%u%%", marks[m]), rounded(private[m] / 1048576));
+	}
+	json_set_text(arena, result, "machine", describe_machine(arena));
+	json_set_number(arena, result, "runs", (double)flood.done);
+	json_set_number(arena, result, "connections", MEMORY_CONNECTIONS);
+	json_set_number(arena, result, "seconds", rounded(seconds));
+	json_set_number(arena, result, "runsPerSecond", rounded((double)flood.done / seconds));
+	json_set_number(arena, result, "answeredBusy", (double)flood.busy);
+	json_set(arena, result, "residentMiB", rss);
+	json_set(arena, result, "privateMiB", own);
+	/* The first quarter fills caches; what grows after it would grow for ever. */
+	json_set_number(arena, result, "growthBytesPerRun", rounded((private[4] - private[1]) / ((double)runs * 0.75)));
+	if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL) {
+		output_json(&command->output, result);
+	} else {
+		output_line(&command->output, "machine    %s", json_get_text(result, "machine"));
+		output_line(&command->output, "runs       %llu no-op runs over %d connections in %.1f s: %.0f a second", (unsigned long long)flood.done, MEMORY_CONNECTIONS, seconds,
+			    (double)flood.done / seconds);
+		for (size_t m = 0; m < COUNT_OF(marks); m++)
+			output_line(&command->output, "at %3u %%   %6.1f MiB resident, %6.1f MiB private", marks[m], resident[m] / 1048576, private[m] / 1048576);
+		output_line(&command->output, "growth     %.3f bytes of private memory a run from 25 %% on", (private[4] - private[1]) / ((double)runs * 0.75));
+	}
+done:
+	close_bench(&bench);
+	return status;
+}

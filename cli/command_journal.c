@@ -1,0 +1,265 @@
+/* reprise journal verify | stats. The tree is computed again here from the entries' bytes; start at command_journal_verify(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/trust.h"
+#include "store/store.h"
+#include "workflow/base/check.h"
+
+enum { ENTRIES_PAGE = 5000, NOTES_MAX = 100000 };
+
+struct notes {
+	struct bytes *items;
+	size_t count;
+};
+
+static int add_note(struct command *command, struct notes *notes, struct bytes note)
+{
+	if (notes->items == NULL)
+		notes->items = arena_alloc(&command->arena, NOTES_MAX * sizeof *notes->items);
+	if (notes->count == NOTES_MAX)
+		return command_fail(command, STATUS_ERROR, NULL, "more checkpoints than the limit of %d (NOTES_MAX)", NOTES_MAX);
+	notes->items[notes->count++] = note;
+	return STATUS_OK;
+}
+
+static int add_trusted(struct command *command, struct notes *notes)
+{
+	for (size_t i = 0; command_option_at(command, "trusted", i) != NULL; i++) {
+		struct bytes note;
+		int status = command_read_file(command, command_option_at(command, "trusted", i), &note);
+		if (status != STATUS_OK || (status = add_note(command, notes, note)) != STATUS_OK)
+			return status;
+	}
+	return STATUS_OK;
+}
+
+/* "pruned <first seq> <count> <tile root, base64>" (semantics.md 9), or an entry. False: neither. */
+static bool add_line(struct verify_journal *journal, struct bytes line)
+{
+	if (line.len < 7 || memcmp(line.data, "pruned ", 7) != 0) {
+		verify_journal_add(journal, line);
+		return true;
+	}
+	char text[256], root_text[64];
+	unsigned long long first, count;
+	struct digest root;
+	if (line.len >= sizeof text)
+		return false;
+	memcpy(text, line.data, line.len);
+	text[line.len] = '\0';
+	if (sscanf(text, "pruned %llu %llu %63s", &first, &count, root_text) != 3)
+		return false;
+	struct buffer bytes;
+	buffer_init(&bytes, 64);
+	bool good = base64_decode(bytes_text(root_text), &bytes) && bytes.len == sizeof root.bytes;
+	if (good) {
+		memcpy(root.bytes, bytes.data, sizeof root.bytes);
+		verify_journal_add_pruned(journal, first, count, &root);
+	}
+	buffer_close(&bytes);
+	return good;
+}
+
+/* --- from the daemon ---------------------------------------------------------------------------------------------- */
+
+static int ask_checkpoints(struct command *command, struct notes *notes)
+{
+	struct json *answer;
+	int status = command_get(command, "/v1/log/checkpoints", &answer);
+	const struct json *list = status == STATUS_OK ? json_get(answer, "checkpoints") : NULL;
+	for (size_t i = 0; i < json_count(list) && status == STATUS_OK; i++)
+		if (json_is(json_at(list, i), JSON_STRING))
+			status = add_note(command, notes, bytes_text(json_at(list, i)->string.text));
+	return status;
+}
+
+static int add_entries_of_daemon(struct command *command, struct verify_journal *journal)
+{
+	uint64_t from = 0, size = 0;
+	bool know_size = false;
+	int status = STATUS_OK;
+	while (status == STATUS_OK && (!know_size || from < size)) {
+		/* One page's memory at a time: a journal of any length can be checked. */
+		struct arena kept = command->arena;
+		struct json *answer;
+		arena_init(&command->arena);
+		status = command_get(command, arena_printf(&command->arena, "/v1/log/entries?from=%llu&limit=%d", (unsigned long long)from, ENTRIES_PAGE), &answer);
+		const struct json *entries = status == STATUS_OK ? json_get(answer, "entries") : NULL;
+		if (status == STATUS_OK && !know_size) {
+			/* What is appended while we read belongs to the next verification. */
+			size = (uint64_t)json_get_number(answer, "size", 0);
+			know_size = true;
+		}
+		for (size_t i = 0; i < json_count(entries) && from < size; i++, from++) {
+			const struct json *entry = json_at(entries, i);
+			if (!json_is(entry, JSON_STRING) || !add_line(journal, (struct bytes){(const uint8_t *)entry->string.text, entry->string.len}))
+				verify_add(journal->report, VERIFY_FAIL, "journal", "journal-entry", "entry %llu: the daemon's answer holds no text of an entry", (unsigned long long)from);
+		}
+		uint64_t next = status == STATUS_OK ? (uint64_t)json_get_number(answer, "next", 0) : 0;
+		bool stuck = json_count(entries) == 0 && from < size;
+		if (next > from && next <= size)
+			from = next; /* a pruned tile took one line for many entries */
+		arena_close(&command->arena);
+		command->arena = kept;
+		char text[80];
+		snprintf(text, sizeof text, "%llu of %llu entries", (unsigned long long)from, (unsigned long long)size);
+		progress_show(&command->output, from, size, text);
+		if (status == STATUS_OK && stuck) {
+			verify_add(journal->report, VERIFY_FAIL, "journal", "journal-truncated", "%llu entries present, %llu promised by the daemon", (unsigned long long)from, (unsigned long long)size);
+			break;
+		}
+	}
+	progress_clear(&command->output);
+	return status;
+}
+
+/* --- from a file, from a data folder ------------------------------------------------------------------------------ */
+
+static int add_entries_of_file(struct command *command, const char *path, struct verify_journal *journal)
+{
+	struct bytes bytes;
+	int status = command_read_file(command, path, &bytes);
+	size_t number = 0;
+	for (size_t at = 0; status == STATUS_OK && at < bytes.len;) {
+		const uint8_t *newline = memchr(bytes.data + at, '\n', bytes.len - at);
+		size_t end = newline == NULL ? bytes.len : (size_t)(newline - bytes.data);
+		number++;
+		if (!add_line(journal, (struct bytes){bytes.data + at, end - at}))
+			verify_add(journal->report, VERIFY_FAIL, "journal", "journal-entry", "line %zu of %s is neither an entry nor a pruned tile", number, path);
+		at = end + 1;
+	}
+	return status;
+}
+
+static int add_entries_of_store(struct command *command, struct store_reader *reader, struct verify_journal *journal)
+{
+	struct error error;
+	uint64_t from = 0, size;
+	if (reader_log_size(reader, &size, &error) != 0)
+		return command_fail(command, STATUS_JOURNAL_DAMAGED, NULL, "%s", error.message);
+	while (from < size) {
+		struct arena page;
+		struct store_raw_entry *entries;
+		size_t count;
+		uint64_t next = from;
+		arena_init(&page);
+		int code = reader_entries(reader, &page, from, 0, ENTRIES_PAGE, &entries, &count, &next, &error);
+		for (size_t i = 0; code == 0 && i < count; i++)
+			verify_journal_add(journal, entries[i].bytes);
+		arena_close(&page);
+		if (code != 0)
+			return command_fail(command, STATUS_JOURNAL_DAMAGED, NULL, "read the journal from entry %llu on: %s", (unsigned long long)from, error.message);
+		if (next <= from)
+			break;
+		from = next;
+		char text[80];
+		snprintf(text, sizeof text, "%llu of %llu entries", (unsigned long long)from, (unsigned long long)size);
+		progress_show(&command->output, from, size, text);
+	}
+	progress_clear(&command->output);
+	return STATUS_OK;
+}
+
+static int verify_store(struct command *command, const char *data_dir, struct trust *trust, struct notes *notes, struct verify_journal *journal, struct verify_report *report)
+{
+	struct store_reader *reader;
+	struct bytes *kept;
+	size_t count;
+	struct error error;
+	if (store_open_readonly(data_dir, &reader, &error) != 0)
+		return command_fail(command, error.code == ERR_CORRUPT ? STATUS_JOURNAL_DAMAGED : STATUS_ERROR, NULL, "%s", error.message);
+	int status = STATUS_OK;
+	/* The log key of a data folder is what its first entry says: as good as the folder. */
+	if (!trust->has_log_key) {
+		trust->has_log_key = store_reader_log_key(reader, &trust->log_key, &error) == 0;
+		if (trust->has_log_key)
+			output_note(&command->output, "note: the log key came from the journal itself; --log-key FILE checks against one that you kept");
+	}
+	if (reader_checkpoints(reader, &command->arena, &kept, &count, &error) != 0)
+		status = command_fail(command, STATUS_JOURNAL_DAMAGED, NULL, "%s", error.message);
+	for (size_t i = 0; status == STATUS_OK && i < count; i++)
+		status = add_note(command, notes, kept[i]);
+	if (status == STATUS_OK) {
+		verify_journal_begin(journal, trust->has_log_key ? &trust->log_key : NULL, notes->items, notes->count, report);
+		status = add_entries_of_store(command, reader, journal);
+		verify_journal_end(journal);
+	}
+	store_reader_close(reader);
+	return status;
+}
+
+int command_journal_verify(struct command *command)
+{
+	struct trust trust;
+	struct notes notes = {NULL, 0};
+	struct verify_journal journal;
+	struct verify_report report;
+	const char *data_dir = command_option(command, "data"), *path = command->argument_count > 0 ? command->arguments[0] : NULL;
+	int status;
+	if ((status = trust_read_options(command, &trust)) != STATUS_OK || (status = add_trusted(command, &notes)) != STATUS_OK)
+		return status;
+	verify_report_init(&report);
+	if (path != NULL) {
+		verify_journal_begin(&journal, trust.has_log_key ? &trust.log_key : NULL, notes.items, notes.count, &report);
+		status = add_entries_of_file(command, path, &journal);
+		verify_journal_end(&journal);
+	} else if (data_dir != NULL) {
+		status = verify_store(command, data_dir, &trust, &notes, &journal, &report);
+	} else if ((status = trust_ask_daemon(command, &trust)) == STATUS_OK && (status = ask_checkpoints(command, &notes)) == STATUS_OK) {
+		verify_journal_begin(&journal, trust.has_log_key ? &trust.log_key : NULL, notes.items, notes.count, &report);
+		status = add_entries_of_daemon(command, &journal);
+		verify_journal_end(&journal);
+	}
+	if (status == STATUS_OK) {
+		status = verify_report_exit(&report);
+		if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL) {
+			struct json *result = verify_report_json(&report, &command->arena);
+			json_set_number(&command->arena, result, "checkpoints", (double)notes.count);
+			json_set_number(&command->arena, result, "entries", (double)journal.tree.size);
+			json_set_number(&command->arena, result, "facts", (double)journal.facts);
+			output_json(&command->output, result);
+		} else if (command->output.format == FORMAT_TEXT) {
+			static const char *const names[] = {[VERIFY_VALID] = "VALID", [VERIFY_INVALID] = "INVALID", [VERIFY_MALFORMED] = "MALFORMED", [VERIFY_CANNOT] = "UNVERIFIABLE"};
+			const char *name = names[verify_report_result(&report)];
+			print_verify_lines(command, &report, "", true);
+			output_coloured(&command->output, status_colour(name), name);
+			output_line(&command->output, "  journal of %llu entries, %llu of them facts, against %zu checkpoints%s%s", (unsigned long long)journal.tree.size,
+				    (unsigned long long)journal.facts, notes.count, journal.origin[0] == '\0' ? "" : ", ", journal.origin);
+		}
+		trust.fact_keys_from_daemon = false; /* they were not used */
+		trust_note(command, &trust);
+	}
+	verify_report_close(&report);
+	return status;
+}
+
+static void print_members(struct command *command, const struct json *object, const char *before)
+{
+	for (size_t i = 0; json_is(object, JSON_OBJECT) && i < object->object.count; i++) {
+		const struct json_member *member = &object->object.members[i];
+		const char *name = arena_printf(&command->arena, "%s%s", before, member->name);
+		if (json_is(member->value, JSON_OBJECT)) {
+			print_members(command, member->value, arena_printf(&command->arena, "%s.", name));
+			continue;
+		}
+		size_t len = strlen(member->name);
+		const char *size = len >= 5 && strcasecmp(member->name + len - 5, "bytes") == 0 && json_is(member->value, JSON_NUMBER)
+					   ? arena_printf(&command->arena, "  (%s)", text_size(&command->arena, member->value->number)) : "";
+		output_line(&command->output, "%-24s %s%s", name, value_text(&command->arena, member->value), size);
+	}
+}
+
+int command_journal_stats(struct command *command)
+{
+	struct json *answer;
+	int status = command_get(command, "/v1/journal/stats", &answer);
+	if (status != STATUS_OK)
+		return status;
+	if (command->output.format == FORMAT_TEXT || command->output.format == FORMAT_IDS)
+		print_members(command, answer, "");
+	else
+		output_json(&command->output, answer);
+	return STATUS_OK;
+}

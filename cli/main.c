@@ -1,0 +1,42 @@
+/* The command line `reprise`: finds the verb, runs it, ends with its exit status. Reads as a table of contents:
+ * options.c parses, verbs.c lists the verbs, command_*.c are the verbs, client.c talks to the daemon, output.c prints. */
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "workflow/base/check.h"
+
+int main(int argc, char **argv)
+{
+	struct command command;
+	bool help = false;
+
+	memset(&command, 0, sizeof command);
+	arena_init(&command.arena);
+	CHECK(sodium_init() >= 0);
+	CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
+
+	int status;
+	if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {
+		printf("reprise %s\n", REPRISE_VERSION);
+		status = STATUS_OK;
+	} else {
+		status = command_parse(&command, argc, argv, &help);
+		if (status == STATUS_OK && help)
+			print_help(command.verb, stdout);
+		else if (status == STATUS_OK)
+			status = command.verb->run(&command);
+	}
+	progress_clear(&command.output);
+	if (fflush(stdout) != 0 && status == STATUS_OK)
+		status = STATUS_ERROR;
+	if (command.client_is_open)
+		client_close(&command.client);
+	free(command.options);
+	free(command.arguments);
+	arena_close(&command.arena);
+	curl_global_cleanup();
+	return status;
+}

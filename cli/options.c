@@ -1,0 +1,389 @@
+/* Parsing argv against the table of verbs, and the help that the same table gives. Start at command_parse(). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "workflow/base/check.h"
+#include "workflow/base/time.h"
+
+enum { WORD_LEN_MAX = 64, WORDS_MAX = 128 };
+
+const struct option_rule global_options[] = {
+	{"socket", 0, "PATH", "the daemon's socket ($REPRISE_SOCKET; default DATA/reprise.sock)", false},
+	{"url", 0, "URL", "the daemon's address ($REPRISE_URL), with the token of $REPRISE_TOKEN", false},
+	{"data", 0, "DIR", "the daemon's data folder ($REPRISE_DATA)", false},
+	{"output", 'o', "FORMAT", "text, json, jsonl or ids", false},
+	{"colour", 0, "WHEN", "auto, always or never (NO_COLOR is honoured)", false},
+	{"time-format", 0, "FORM", "times in text: relative, iso or raw", false},
+	{"help", 'h', NULL, "this help", false},
+	{NULL, 0, NULL, NULL, false},
+};
+
+static size_t distance(const char *a, const char *b)
+{
+	size_t row[WORD_LEN_MAX + 1], len_a = strlen(a), len_b = strlen(b);
+	if (len_a > WORD_LEN_MAX || len_b > WORD_LEN_MAX)
+		return SIZE_MAX;
+	for (size_t j = 0; j <= len_b; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= len_a; i++) {
+		size_t diagonal = row[0];
+		row[0] = i;
+		for (size_t j = 1; j <= len_b; j++) {
+			size_t best = diagonal + (a[i - 1] != b[j - 1]);
+			diagonal = row[j];
+			best = row[j] + 1 < best ? row[j] + 1 : best;
+			best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+			row[j] = best;
+		}
+	}
+	return row[len_b];
+}
+
+const char *nearest_word(const char *typed, const char *const *words, size_t count)
+{
+	const char *best = NULL;
+	size_t best_distance = strlen(typed) / 2 + 1;
+	for (size_t i = 0; i < count; i++) {
+		size_t away = distance(typed, words[i]);
+		if (away < best_distance) {
+			best = words[i];
+			best_distance = away;
+		}
+	}
+	return best;
+}
+
+static const struct verb *find_verb(const char *first, const char *second, bool *two_words)
+{
+	for (size_t i = 0; i < verb_count; i++) {
+		const char *space = strchr(verbs[i].name, ' ');
+		if (space == NULL) {
+			if (strcmp(verbs[i].name, first) == 0) {
+				*two_words = false;
+				return &verbs[i];
+			}
+		} else if (second != NULL && strlen(first) == (size_t)(space - verbs[i].name) &&
+			   strncmp(verbs[i].name, first, strlen(first)) == 0 && strcmp(space + 1, second) == 0) {
+			*two_words = true;
+			return &verbs[i];
+		}
+	}
+	return NULL;
+}
+
+static bool is_group(const char *word)
+{
+	for (size_t i = 0; i < verb_count; i++)
+		if (strncmp(verbs[i].name, word, strlen(word)) == 0 && verbs[i].name[strlen(word)] == ' ')
+			return true;
+	return false;
+}
+
+static int fail_unknown_verb(struct command *command, const char *first, const char *second)
+{
+	const char *words[WORDS_MAX];
+	size_t count = 0;
+	bool group = is_group(first);
+	char typed[WORD_LEN_MAX + 1];
+	snprintf(typed, sizeof typed, "%s%s%s", first, group ? " " : "", group && second != NULL ? second : "");
+	for (size_t i = 0; i < verb_count && count < WORDS_MAX; i++)
+		if (!group || strncmp(verbs[i].name, first, strlen(first)) == 0)
+			words[count++] = verbs[i].name;
+	if (group && second == NULL) {
+		struct buffer list;
+		buffer_init(&list, 4096);
+		for (size_t i = 0; i < count; i++)
+			buffer_printf(&list, "%sreprise %s", i == 0 ? "" : ", ", words[i]);
+		int status = command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "one of: %s", buffer_text(&list)), "%s needs a second word", first);
+		buffer_close(&list);
+		return status;
+	}
+	const char *near = nearest_word(typed, words, count);
+	return command_fail(command, STATUS_USAGE,
+			    near != NULL ? arena_printf(&command->arena, "did you mean: reprise %s ?", near) : "reprise --help lists the verbs",
+			    "unknown verb: %s", typed);
+}
+
+static const struct option_rule *find_rule(const struct option_rule *rules, const char *name, size_t len, char letter)
+{
+	for (; rules != NULL && rules->name != NULL; rules++)
+		if (letter != 0 ? rules->letter == letter : strlen(rules->name) == len && strncmp(rules->name, name, len) == 0)
+			return rules;
+	return NULL;
+}
+
+static int fail_unknown_option(struct command *command, const char *typed)
+{
+	const char *words[WORDS_MAX];
+	size_t count = 0;
+	const struct option_rule *lists[] = {command->verb == NULL ? NULL : command->verb->options, global_options};
+	for (size_t i = 0; i < COUNT_OF(lists); i++)
+		for (const struct option_rule *rule = lists[i]; rule != NULL && rule->name != NULL && count < WORDS_MAX; rule++)
+			words[count++] = rule->name;
+	char name[WORD_LEN_MAX + 1];
+	snprintf(name, sizeof name, "%.*s", (int)strcspn(typed + strspn(typed, "-"), "="), typed + strspn(typed, "-"));
+	const char *near = nearest_word(name, words, count);
+	const char *verb = command->verb == NULL ? "" : command->verb->name;
+	return command_fail(command, STATUS_USAGE,
+			    near != NULL ? arena_printf(&command->arena, "did you mean --%s ?", near)
+					 : arena_printf(&command->arena, "reprise %s%s--help lists the options", verb, *verb == '\0' ? "" : " "),
+			    "unknown option: %s", typed);
+}
+
+static void add_option(struct command *command, const struct option_rule *rule, const char *value)
+{
+	command->options = memory_resize(command->options, (command->option_count + 1) * sizeof *command->options);
+	command->options[command->option_count++] = (struct option_value){rule, value};
+}
+
+/* The verb has to be known before its options can be told apart from values, so find it first: the first words that are
+ * neither an option nor a global option's value. */
+static int choose_verb(struct command *command, int argc, char **argv, bool *skip)
+{
+	const char *words[2] = {NULL, NULL};
+	int places[2] = {0, 0};
+	size_t count = 0;
+	for (int i = 1; i < argc && count < 2; i++) {
+		if (strcmp(argv[i], "--") == 0)
+			break;
+		if (argv[i][0] == '-' && argv[i][1] != '\0') {
+			bool is_long = argv[i][1] == '-';
+			const char *name = argv[i] + 1 + is_long;
+			const struct option_rule *rule = is_long ? find_rule(global_options, name, strcspn(name, "="), 0)
+								 : find_rule(global_options, NULL, 0, argv[i][1]);
+			if (rule != NULL && rule->value != NULL && (is_long ? strchr(name, '=') == NULL : argv[i][2] == '\0'))
+				i++;
+			else if (rule == NULL && count == 1)
+				break; /* an option of the verb: what follows may be its value */
+			continue;
+		}
+		words[count] = argv[i];
+		places[count++] = i;
+	}
+	if (count == 0)
+		return STATUS_OK;
+	if (strcmp(words[0], "help") == 0) {
+		add_option(command, find_rule(global_options, "help", 4, 0), NULL);
+		skip[places[0]] = true;
+		if (count == 1)
+			return STATUS_OK;
+		words[0] = words[1];
+		places[0] = places[1];
+		words[1] = places[1] + 1 < argc ? argv[places[1] + 1] : NULL;
+		places[1]++;
+	}
+	bool two_words = false;
+	command->verb = find_verb(words[0], words[1], &two_words);
+	if (command->verb == NULL) {
+		bool wants_help = false;
+		for (int i = 1; i < argc; i++)
+			wants_help |= strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+		if (wants_help && is_group(words[0]) && words[1] == NULL) {
+			add_option(command, find_rule(global_options, "help", 4, 0), NULL);
+			return STATUS_OK;
+		}
+		return fail_unknown_verb(command, words[0], words[1]);
+	}
+	skip[places[0]] = true;
+	if (two_words)
+		skip[places[1]] = true;
+	return STATUS_OK;
+}
+
+static int parse_options(struct command *command, int argc, char **argv, const bool *skip)
+{
+	bool only_arguments = false;
+	const struct option_rule *own = command->verb == NULL ? NULL : command->verb->options;
+	for (int i = 1; i < argc; i++) {
+		char *word = argv[i];
+		if (skip[i])
+			continue;
+		if (only_arguments || word[0] != '-' || word[1] == '\0') {
+			command->arguments = memory_resize(command->arguments, (command->argument_count + 1) * sizeof *command->arguments);
+			command->arguments[command->argument_count++] = word;
+			continue;
+		}
+		if (strcmp(word, "--") == 0) {
+			only_arguments = true;
+			continue;
+		}
+		bool is_long = word[1] == '-';
+		const char *name = word + 2, *value = NULL;
+		size_t len = is_long ? strcspn(name, "=") : 0;
+		char letter = is_long ? 0 : word[1];
+		const struct option_rule *rule = find_rule(own, name, len, letter);
+		if (rule == NULL)
+			rule = find_rule(global_options, name, len, letter);
+		if (rule == NULL && is_long && strncmp(name, "color", len) == 0 && len == 5)
+			rule = find_rule(global_options, "colour", 6, 0);
+		if (rule == NULL)
+			return fail_unknown_option(command, word);
+		if (is_long)
+			value = name[len] == '=' ? name + len + 1 : NULL;
+		else
+			value = word[2] != '\0' ? word + 2 : NULL;
+		if (rule->value == NULL && value != NULL)
+			return command_fail(command, STATUS_USAGE, NULL, "option --%s takes no value", rule->name);
+		if (rule->value != NULL && value == NULL) {
+			if (i + 1 >= argc || skip[i + 1])
+				return command_fail(command, STATUS_USAGE, NULL, "option --%s needs a value: %s", rule->name, rule->value);
+			value = argv[++i];
+		}
+		add_option(command, rule, value);
+	}
+	return STATUS_OK;
+}
+
+static int choose_word(struct command *command, const char *name, const char *const *words, size_t count, size_t *chosen)
+{
+	const char *value = command_option(command, name);
+	if (value == NULL)
+		return STATUS_OK;
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(words[i], value) == 0) {
+			*chosen = i;
+			return STATUS_OK;
+		}
+	struct buffer list;
+	buffer_init(&list, 1024);
+	for (size_t i = 0; i < count; i++)
+		buffer_printf(&list, "%s%s", i == 0 ? "" : ", ", words[i]);
+	int status = command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "one of: %s", buffer_text(&list)), "--%s %s is unknown", name, value);
+	buffer_close(&list);
+	return status;
+}
+
+int command_parse(struct command *command, int argc, char **argv, bool *help)
+{
+	static const char *const formats[] = {"text", "json", "jsonl", "ids"};
+	static const char *const colours[] = {"auto", "always", "never"};
+	static const char *const times[] = {"relative", "iso", "raw"};
+	size_t format = 0, colour = 0, time_format = 0;
+	bool *skip = memory_zero((size_t)argc + 1);
+
+	output_init(&command->output, FORMAT_TEXT, "auto");
+	int status = STATUS_OK;
+	/* Words go into JSON and messages, which are UTF-8. */
+	for (int i = 1; i < argc && status == STATUS_OK; i++)
+		if (!utf8_valid(bytes_text(argv[i]), NULL))
+			status = command_fail(command, STATUS_USAGE, "name the file by another way: @/dev/stdin, or a link", "word %d of the command line is not UTF-8: %s", i, argv[i]);
+	if (status == STATUS_OK)
+		status = choose_verb(command, argc, argv, skip);
+	if (status == STATUS_OK)
+		status = parse_options(command, argc, argv, skip);
+	free(skip);
+	/* The format first, so that the errors below come in it. */
+	int format_status = choose_word(command, "output", formats, COUNT_OF(formats), &format);
+	output_init(&command->output, (enum output_format)format, "auto");
+	if (status != STATUS_OK || format_status != STATUS_OK)
+		return status != STATUS_OK ? status : format_status;
+	if ((status = choose_word(command, "colour", colours, COUNT_OF(colours), &colour)) != STATUS_OK ||
+	    (status = choose_word(command, "time-format", times, COUNT_OF(times), &time_format)) != STATUS_OK)
+		return status;
+	output_init(&command->output, (enum output_format)format, colours[colour]);
+	command->output.time_format = (enum time_format)time_format;
+	command->client_options = (struct client_options){command_option(command, "socket"), command_option(command, "url"), command_option(command, "data")};
+
+	*help = command_flag(command, "help");
+	if (*help)
+		return STATUS_OK;
+	if (command->verb == NULL)
+		return command_fail(command, STATUS_USAGE, "reprise --help lists the verbs", "no verb given");
+	const struct verb *verb = command->verb;
+	if (command->argument_count < verb->arguments_min)
+		return command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "usage: reprise %s %s", verb->name, verb->arguments),
+				    "%s: an argument is missing", verb->name);
+	if (command->argument_count > verb->arguments_max)
+		return command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "usage: reprise %s %s", verb->name, verb->arguments),
+				    "%s: one argument too many: %s", verb->name, command->arguments[verb->arguments_max]);
+	return STATUS_OK;
+}
+
+bool command_flag(const struct command *command, const char *name)
+{
+	for (size_t i = 0; i < command->option_count; i++)
+		if (strcmp(command->options[i].rule->name, name) == 0)
+			return true;
+	return false;
+}
+
+const char *command_option(const struct command *command, const char *name)
+{
+	for (size_t i = command->option_count; i-- > 0;)
+		if (strcmp(command->options[i].rule->name, name) == 0)
+			return command->options[i].value;
+	return NULL;
+}
+
+const char *command_option_at(const struct command *command, const char *name, size_t index)
+{
+	for (size_t i = 0; i < command->option_count; i++)
+		if (strcmp(command->options[i].rule->name, name) == 0 && index-- == 0)
+			return command->options[i].value;
+	return NULL;
+}
+
+int command_number(struct command *command, const char *name, uint64_t max, uint64_t *value)
+{
+	const char *text = command_option(command, name);
+	if (text == NULL)
+		return STATUS_OK;
+	char *end;
+	errno = 0;
+	unsigned long long number = strtoull(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || number > max)
+		return command_fail(command, STATUS_USAGE, NULL, "--%s %s: a whole number from 0 to %llu is meant", name, text, (unsigned long long)max);
+	*value = number;
+	return STATUS_OK;
+}
+
+int command_duration(struct command *command, const char *name, int64_t *ms)
+{
+	const char *text = command_option(command, name);
+	struct error error;
+	if (text == NULL)
+		return STATUS_OK;
+	if (duration_parse(text, ms, &error) != 0)
+		return command_fail(command, STATUS_USAGE, "examples: 250ms, 30s, 5m, PT1H", "--%s %s: %s", name, text, error.message);
+	return STATUS_OK;
+}
+
+static void print_options(const struct option_rule *rules, FILE *file)
+{
+	for (; rules != NULL && rules->name != NULL; rules++) {
+		char left[96];
+		snprintf(left, sizeof left, "%c%c%s --%s%s%s%s", rules->letter ? '-' : ' ', rules->letter ? rules->letter : ' ', rules->letter ? "," : " ",
+			 rules->name, rules->value ? " " : "", rules->value ? rules->value : "", rules->repeated ? "…" : "");
+		size_t width = text_width(bytes_text(left));
+		fprintf(file, "  %s%*s %s\n", left, width < 26 ? (int)(26 - width) : 0, "", rules->help);
+	}
+}
+
+void print_help(const struct verb *verb, FILE *file)
+{
+	if (verb != NULL) {
+		fprintf(file, "reprise %s %s\n  %s.\n", verb->name, verb->arguments, verb->summary);
+		if (verb->details != NULL)
+			fprintf(file, "\n%s\n", verb->details);
+		if (verb->options != NULL) {
+			fputs("\nOptions:\n", file);
+			print_options(verb->options, file);
+		}
+		fputs("\nOptions of all verbs:\n", file);
+		print_options(global_options, file);
+		fprintf(file, "\nExample:\n  %s\n", verb->example);
+		return;
+	}
+	fputs("reprise VERB …: the command line of Reprise, the durable workflow daemon for reproducible inference and extraction.\n\n", file);
+	for (size_t i = 0; i < verb_count; i++)
+		fprintf(file, "  %-20s %s\n", verbs[i].name, verbs[i].summary);
+	fputs("\nOptions of all verbs:\n", file);
+	print_options(global_options, file);
+	fputs("\nExit status: 0 ok, 1 error, 2 usage, 3 not authorised, 4 not found, 5 conflict, 6 daemon unreachable, 7 wait timed out;\n"
+	      "with --wait or --exit-status the run's: 10 faulted, 11 cancelled, 12 killed, 13 timed out; proofs: 20 replay differs,\n"
+	      "22 signature invalid, 23 journal damaged, 25 malformed evidence, 26 unverifiable; 130 interrupted.\n"
+	      "\nExample:\n  reprise extract notes.md --runtime extractor\n"
+	      "reprise VERB --help says more, with an example each.\n", file);
+}

@@ -1,0 +1,365 @@
+/* What verbs about runs share: submitting, waiting, following, printing. Start at run_wait(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "workflow/base/check.h"
+#include "workflow/base/time.h"
+
+enum {
+	WAIT_SLICE_MS = 30000, /* one ?wait of the API */
+	WAIT_PAUSE_MS = 100, /* between two questions that were answered at once */
+	RETRY_PAUSE_MS = 300, /* while the daemon is away */
+	FOLLOW_PAGE = 1000,
+};
+
+static bool text_is(const char *text, const char *word)
+{
+	return text != NULL && strcmp(text, word) == 0;
+}
+
+bool run_ended(const struct json *run)
+{
+	const char *status = json_get_text(run, "status");
+	return text_is(status, "completed") || text_is(status, "faulted") || text_is(status, "cancelled");
+}
+
+int run_exit_status(const struct json *run)
+{
+	const char *status = json_get_text(run, "status");
+	if (text_is(status, "completed"))
+		return STATUS_OK;
+	if (text_is(status, "cancelled"))
+		return text_is(json_get_text(run, "reason"), "killed") || json_get_boolean(run, "killed", false) ? STATUS_KILLED : STATUS_CANCELLED;
+	if (!text_is(status, "faulted"))
+		return -1;
+	/* The workflow's own time-out is the run's; a task's names the task in `instance` (semantics.md 3). */
+	const struct json *error = json_get(run, "error");
+	const char *instance = json_get_text(error, "instance");
+	bool own = instance == NULL || instance[0] == '\0' || strcmp(instance, "/") == 0;
+	return json_get_number(error, "status", 0) == 408 && own ? STATUS_TIMED_OUT : STATUS_FAULTED;
+}
+
+const char *run_workflow_text(struct command *command, const struct json *run)
+{
+	const struct json *workflow = json_get(run, "workflow");
+	const char *namespace = json_get_text(workflow, "namespace"), *name = json_get_text(workflow, "name"), *version = json_get_text(workflow, "version");
+	if (name == NULL)
+		return NULL;
+	return arena_printf(&command->arena, "%s/%s:%s", namespace == NULL ? "?" : namespace, name, version == NULL ? "?" : version);
+}
+
+double run_wall_ms(const struct json *run)
+{
+	int64_t from, until = clock_wall_ms();
+	const char *created = json_get_text(run, "createdAt"), *ended = json_get_text(run, "endedAt");
+	if (created == NULL || !time_parse(created, &from) || (ended != NULL && !time_parse(ended, &until)))
+		return -1;
+	return until < from ? 0 : (double)(until - from);
+}
+
+static char *run_path(struct command *command, const char *id, int64_t wait_ms, const char *include)
+{
+	struct buffer path;
+	buffer_init(&path, 1 << 16);
+	buffer_add_text(&path, "/v1/runs");
+	if (id != NULL) {
+		buffer_add_char(&path, '/');
+		url_add(&path, id);
+	}
+	if (wait_ms > 0)
+		query_add(&path, "wait", arena_printf(&command->arena, "%lldms", (long long)wait_ms));
+	query_add(&path, "include", include);
+	char *text = arena_text(&command->arena, buffer_text(&path));
+	buffer_close(&path);
+	return text;
+}
+
+int run_submit(struct command *command, const struct json *body, int64_t wait_ms, const char *include, struct json **run)
+{
+	struct error error;
+	int status = client_ready(command);
+	if (status != STATUS_OK)
+		return status;
+	struct request request = {.method = "POST", .path = run_path(command, NULL, wait_ms > WAIT_SLICE_MS ? WAIT_SLICE_MS : wait_ms, include),
+				  .body = json_print_arena(body, &command->arena), .accept = "application/json",
+				  .timeout_ms = (wait_ms > WAIT_SLICE_MS ? WAIT_SLICE_MS : wait_ms) + CLIENT_TIMEOUT_MS};
+	*run = NULL;
+	bool sent = false;
+	for (uint64_t give_up_us = clock_us() + COMMAND_OUTAGE_MS_MAX * 1000ull;;) {
+		struct reply reply;
+		int code = client_send(&command->client, &request, &reply, &error);
+		/* The id makes a second try safe: the daemon then answers with the run that is already there. A daemon that never
+		 * answered at all is not waited for. */
+		sent |= code != 0 && reply.maybe_sent;
+		if (code != 0 && code != ERR_TOO_LARGE && sent && clock_us() < give_up_us) {
+			reply_close(&reply);
+			sleep_ms(RETRY_PAUSE_MS);
+			continue;
+		}
+		if (code != 0)
+			status = command_fail_error(command, &error, arena_printf(&command->arena, "submit %s", json_get_text(body, "id")));
+		else if (reply.status != 200 && reply.status != 201)
+			status = command_fail_reply(command, &request, &reply);
+		else if ((*run = command_parse_reply(command, &reply, &error)) == NULL)
+			status = command_fail(command, STATUS_ERROR, NULL, "submit: the answer is not JSON: %s", error.message);
+		reply_close(&reply);
+		return status;
+	}
+}
+
+int run_wait(struct command *command, const char *id, int64_t timeout_ms, const char *include, struct json **run)
+{
+	struct error error;
+	uint64_t start_us = clock_us(), heard_us = start_us;
+	bool heard = *run != NULL; /* a submission was answered: from then on the daemon is known to be there */
+	int status = client_ready(command);
+	if (status != STATUS_OK)
+		return status;
+	for (;;) {
+		int64_t left_ms = timeout_ms < 0 ? WAIT_SLICE_MS : timeout_ms - (int64_t)((clock_us() - start_us) / 1000);
+		int64_t slice_ms = left_ms > WAIT_SLICE_MS ? WAIT_SLICE_MS : left_ms < 0 ? 0 : left_ms;
+		struct request request = {.path = run_path(command, id, slice_ms, include), .accept = "application/json", .timeout_ms = slice_ms + CLIENT_TIMEOUT_MS};
+		struct reply reply;
+		uint64_t asked_us = clock_us();
+		int code = client_send(&command->client, &request, &reply, &error);
+		bool away = code != 0 || reply.status == 503;
+		if (away && heard && (timeout_ms < 0 || left_ms > 0) && clock_us() - heard_us < COMMAND_OUTAGE_MS_MAX * 1000ull) {
+			/* The run is durable and goes on when the daemon is back, so the wait does too. */
+			reply_close(&reply);
+			sleep_ms(RETRY_PAUSE_MS);
+			continue;
+		}
+		if (code != 0) {
+			status = command_fail_error(command, &error, arena_printf(&command->arena, "wait for run %s", id));
+		} else if (reply.status != 200) {
+			status = command_fail_reply(command, &request, &reply);
+		} else if ((*run = command_parse_reply(command, &reply, &error)) == NULL) {
+			status = command_fail(command, STATUS_ERROR, NULL, "run %s: the answer is not JSON: %s", id, error.message);
+		} else {
+			heard = true;
+			heard_us = clock_us();
+			reply_close(&reply);
+			if (run_ended(*run))
+				return STATUS_OK;
+			if (timeout_ms >= 0 && (int64_t)((heard_us - start_us) / 1000) >= timeout_ms)
+				return command_fail(command, STATUS_WAIT_TIMEOUT, arena_printf(&command->arena, "it goes on; wait again with: reprise result %s --wait", id),
+						    "run %s is %s after the %lld ms of the wait", id, json_get_text(*run, "status"), (long long)timeout_ms);
+			if (heard_us - asked_us < WAIT_PAUSE_MS * 1000ull)
+				sleep_ms(WAIT_PAUSE_MS);
+			continue;
+		}
+		reply_close(&reply);
+		return status;
+	}
+}
+
+void run_print_error(struct command *command, const struct json *run)
+{
+	const struct json *error = json_get(run, "error");
+	if (!json_is(error, JSON_OBJECT))
+		return;
+	const char *type = json_get_text(error, "type"), *title = json_get_text(error, "title"), *detail = json_get_text(error, "detail");
+	const char *instance = json_get_text(error, "instance"), *class = json_get_text(error, "class");
+	const char *slash = type == NULL ? NULL : strrchr(type, '/');
+	output_note(&command->output, "run %s %s: %s%s%s%s%s%s%s", json_get_text(run, "id"), json_get_text(run, "status"),
+		    class != NULL ? class : slash != NULL ? slash + 1 : "error", instance != NULL && *instance != '\0' ? " at " : "", instance == NULL ? "" : instance,
+		    title != NULL ? ": " : "", title != NULL ? title : "", detail != NULL ? ": " : "", detail != NULL ? detail : "");
+}
+
+static void print_value(struct command *command, const char *name, const struct json *value)
+{
+	struct buffer text;
+	if (value == NULL || json_is(value, JSON_NULL))
+		return;
+	buffer_init(&text, OUTPUT_JSON_MAX);
+	json_print_pretty(value, &text);
+	output_coloured(&command->output, COLOUR_BOLD, name);
+	output_text(&command->output, json_count(value) > 0 ? "\n" : " ");
+	output_text(&command->output, buffer_text(&text));
+	output_text(&command->output, text.len > 0 && text.data[text.len - 1] == '\n' ? "" : "\n");
+	buffer_close(&text);
+}
+
+static const char *iteration_text(struct arena *arena, const struct json *iteration)
+{
+	struct buffer text;
+	buffer_init(&text, 1024);
+	for (size_t i = 0; i < json_count(iteration); i++)
+		buffer_printf(&text, "%s%.0f", i == 0 ? "#" : ".", json_at(iteration, i)->number);
+	const char *result = arena_text(arena, buffer_text(&text));
+	buffer_close(&text);
+	return result;
+}
+
+void run_print(struct command *command, const struct json *run)
+{
+	struct output *output = &command->output;
+	struct arena *arena = &command->arena;
+	const char *status = json_get_text(run, "status");
+	double wall_ms = run_wall_ms(run);
+	enum { TASKS_SHOWN_MAX = 40 };
+
+	output_line(output, "run       %s", json_get_text(run, "id"));
+	const char *workflow = run_workflow_text(command, run);
+	if (workflow != NULL)
+		output_line(output, "workflow  %s", workflow);
+	output_text(output, "status    ");
+	output_coloured(output, status_colour(status), status == NULL ? "?" : status);
+	output_line(output, "%s", "");
+	if (json_get_text(run, "createdAt") != NULL)
+		output_line(output, "created   %s%s%s", output_time(output, arena, json_get_text(run, "createdAt")), wall_ms >= 0 ? run_ended(run) ? ", took " : ", for " : "",
+			    wall_ms >= 0 ? text_milliseconds(arena, wall_ms) : "");
+	const struct json *labels = json_get(run, "labels");
+	for (size_t i = 0; i < json_count(labels); i++)
+		output_line(output, "label     %s=%s", labels->object.members[i].name, value_text(arena, labels->object.members[i].value));
+	const struct json *overhead = json_get(run, "overhead");
+	if (json_is(overhead, JSON_OBJECT) && json_get(overhead, "overheadMs") != NULL)
+		output_line(output, "overhead  %s outside the activities (%s in them, %s waiting)", text_milliseconds(arena, json_get_number(overhead, "overheadMs", 0)),
+			    text_milliseconds(arena, json_get_number(overhead, "activityMs", 0)), text_milliseconds(arena, json_get_number(overhead, "queuedMs", 0)));
+	if (json_count(json_get(run, "facts")) > 0)
+		output_line(output, "facts     %zu  (reprise fact list --run %s)", json_count(json_get(run, "facts")), json_get_text(run, "id"));
+
+	const struct json *tasks = json_get(run, "tasks");
+	if (json_count(tasks) > 0) {
+		static const struct table_column columns[] = {{"TASK", 70, false}, {"STATUS", 0, false}, {"ATTEMPTS", 0, true}};
+		struct table table;
+		size_t count = json_count(tasks);
+		table_init(&table, arena, columns, COUNT_OF(columns));
+		for (size_t i = 0; i < count && i < TASKS_SHOWN_MAX; i++) {
+			const struct json *task = json_at(tasks, i);
+			const char *reference = json_get_text(task, "reference");
+			const char *cells[] = {arena_printf(arena, "%s%s", reference == NULL ? "?" : reference, iteration_text(arena, json_get(task, "iteration"))),
+					       json_get_text(task, "status"), arena_printf(arena, "%.0f", json_get_number(task, "attempts", 0))};
+			table_add(&table, cells);
+			table_colour(&table, 1, status_colour(cells[1]));
+		}
+		table_print(&table, output);
+		if (count > TASKS_SHOWN_MAX)
+			output_line(output, "… and %zu more tasks (-o json shows all)", count - TASKS_SHOWN_MAX);
+		table_close(&table);
+	}
+	print_value(command, "error", json_get(run, "error"));
+	print_value(command, "input", json_get(run, "input"));
+	print_value(command, "output", json_get(run, "output"));
+}
+
+/* --- following ---------------------------------------------------------------------------------------------------- */
+
+struct following {
+	struct command *command;
+	run_entry_cb on_entry;
+	void *arg;
+	uint64_t last;
+	bool has_last, ended, stopped;
+	struct arena arena; /* of one entry */
+};
+
+static bool entry_ends_run(const char *kind)
+{
+	return text_is(kind, "run.completed") || text_is(kind, "run.faulted") || text_is(kind, "run.cancelled") || text_is(kind, "run.killed");
+}
+
+static bool take_entry(struct following *following, const struct json *entry)
+{
+	double seq = json_get_number(entry, "seq", -1);
+	if (seq >= 0) {
+		if (following->has_last && (uint64_t)seq <= following->last)
+			return true; /* told twice, around a reconnect */
+		following->last = (uint64_t)seq;
+		following->has_last = true;
+	}
+	if (!following->on_entry(following->arg, entry)) {
+		following->stopped = true;
+		return false;
+	}
+	if (entry_ends_run(json_get_text(entry, "kind"))) {
+		following->ended = true;
+		return false;
+	}
+	return true;
+}
+
+static bool on_stream_event(void *arg, bool has_id, uint64_t id, const char *name, struct bytes data)
+{
+	struct following *following = arg;
+	(void)name;
+	struct json *entry = json_parse(&following->arena, data, JSON_ROUND_INTEGERS, NULL, NULL);
+	bool more = true;
+	if (json_is(entry, JSON_OBJECT) && json_get_text(entry, "kind") != NULL)
+		more = take_entry(following, entry);
+	if (has_id && (!following->has_last || id > following->last)) {
+		following->last = id;
+		following->has_last = true;
+	}
+	arena_close(&following->arena);
+	arena_init(&following->arena);
+	return more;
+}
+
+int run_follow(struct command *command, const char *id, uint64_t after, bool has_after, run_entry_cb on_entry, void *arg)
+{
+	struct following following = {.command = command, .on_entry = on_entry, .arg = arg, .last = after, .has_last = has_after};
+	struct error error;
+	uint64_t heard_us = clock_us();
+	bool heard = false;
+	int status = client_ready(command);
+	arena_init(&following.arena);
+	while (status == STATUS_OK && !following.ended && !following.stopped) {
+		struct buffer path;
+		buffer_init(&path, 4096);
+		buffer_add_text(&path, path_of(command, "/v1/runs/", id, "/events"));
+		/* Both ways to say where to go on: the header is what a stream resumes by, the query what a page takes. */
+		if (following.has_last)
+			query_add(&path, "after", arena_printf(&command->arena, "%llu", (unsigned long long)following.last));
+		struct request request = {.path = buffer_text(&path), .last_event_id = following.last, .has_last_event_id = following.has_last};
+		struct reply reply;
+		uint64_t before = following.last;
+		int code = client_stream(&command->client, &request, on_stream_event, &following, &reply, &error);
+		if (code == 0 && reply.status != 200 && reply.status != 503) {
+			status = command_fail_reply(command, &request, &reply);
+		} else if (code == ERR_TOO_LARGE || (code == ERR_UNREACHABLE && !heard)) {
+			status = command_fail_error(command, &error, NULL);
+		} else if (!following.ended && !following.stopped) {
+			/* The stream broke or the daemon closed it: go on behind the last entry that was seen. */
+			if (reply.status == 200 || following.last != before)
+				heard_us = clock_us();
+			heard |= reply.status == 200;
+			if (clock_us() - heard_us > COMMAND_OUTAGE_MS_MAX * 1000ull)
+				status = command_fail(command, STATUS_UNREACHABLE,
+						      arena_printf(&command->arena, "go on with: reprise events %s -f --after %llu", id, (unsigned long long)following.last),
+						      "events of run %s: the daemon at %s has been away for %d s", id, client_place(&command->client), COMMAND_OUTAGE_MS_MAX / 1000);
+			else
+				sleep_ms(RETRY_PAUSE_MS);
+		}
+		reply_close(&reply);
+		buffer_close(&path);
+	}
+	arena_close(&following.arena);
+	return status;
+}
+
+int choose_runtime(struct command *command, const char **runtime)
+{
+	struct json *answer;
+	*runtime = command_option(command, "runtime");
+	if (*runtime != NULL)
+		return STATUS_OK;
+	int status = command_get(command, "/v1/runtimes", &answer);
+	if (status != STATUS_OK)
+		return status;
+	const struct json *runtimes = json_get(answer, "runtimes");
+	if (json_count(runtimes) == 1 && json_get_text(json_at(runtimes, 0), "name") != NULL) {
+		*runtime = json_get_text(json_at(runtimes, 0), "name");
+		return STATUS_OK;
+	}
+	if (json_count(runtimes) == 0)
+		return command_fail(command, STATUS_ERROR, "add one under `runtimes:` in the daemon's configuration", "the daemon knows no runtime");
+	struct buffer list;
+	buffer_init(&list, 4096);
+	for (size_t i = 0; i < json_count(runtimes); i++)
+		buffer_printf(&list, "%s%s", i == 0 ? "" : ", ", json_get_text(json_at(runtimes, i), "name"));
+	status = command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "one of: %s", buffer_text(&list)), "the daemon knows several runtimes: name one with --runtime");
+	buffer_close(&list);
+	return status;
+}
