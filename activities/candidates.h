@@ -6,7 +6,7 @@
 #include "workflow/base/failure.h"
 #include "workflow/base/json.h"
 
-enum { CANDIDATES_MAX = 1000, QUOTE_LEN_MAX = 16384 };
+enum { CANDIDATES_MAX = 1000, QUOTE_LEN_MAX = 16384, PROMPT_LEN_MAX = 16 << 20 };
 
 struct candidates_input {
 	struct bytes answer; /* the model's text; a ```json fence around it is taken off, and said so in the checks */
@@ -24,5 +24,7 @@ enum failure_class candidates_read(struct arena *arena, const struct candidates_
 /* The prompt: system and user message for one section; the template is named and its digest goes into the statement. */
 extern const char extraction_prompt_name[];
 struct bytes extraction_prompt_template(void); /* {{section}} and {{schema}} are filled in */
-/* template NULL: the built-in one. */
+/* A line "[system]" or "[user]" of the template begins a message of that role; what comes before the first one is the user's. A
+ * template without {{section}} gets the section as one more message of the user, between lines <section> and </section>. template
+ * without data: the built-in one. NULL: a message would be longer than PROMPT_LEN_MAX bytes. */
 struct json *extraction_messages(struct arena *arena, struct bytes prompt_template, struct bytes section, const struct json *schema);
