@@ -35,6 +35,9 @@ void checker_leave(struct checker *checker, size_t len)
 }
 
 static void complain(struct checker *checker, bool warning, bool at_key, const char *hint, const char *format, va_list arguments)
+	__attribute__((format(printf, 5, 0)));
+
+static void complain(struct checker *checker, bool warning, bool at_key, const char *hint, const char *format, va_list arguments)
 {
 	char message[480];
 	size_t line = 0, column = 0;

@@ -626,7 +626,7 @@ struct definition *definition_load_json(const struct json *document, struct prob
 {
 	struct definition *definition;
 
-	if (!text_check_size(document, problems))
+	if (!text_check_values(document, NULL, problems))
 		return NULL;
 	definition = definition_new();
 	definition->document = json_copy(&definition->arena, document);

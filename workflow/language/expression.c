@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/language/number.h"
 
 enum {
 	EXPRESSION_SHOWN_MAX = 80, /* bytes of an expression that an error message repeats */
@@ -192,6 +193,17 @@ static size_t literal_len(const struct parser *parser)
 	return (size_t)(at - parser->at);
 }
 
+static bool literal_survives(const struct json *literal)
+{
+	bool good = literal->type != JSON_NUMBER || number_survives(literal->number);
+
+	for (size_t i = 0; literal->type == JSON_ARRAY && i < literal->array.count && good; i++)
+		good = literal_survives(literal->array.items[i]);
+	for (size_t i = 0; literal->type == JSON_OBJECT && i < literal->object.count && good; i++)
+		good = literal_survives(literal->object.members[i].value);
+	return good;
+}
+
 /* JSON literals are jq literals with the same meaning, as long as no string interpolates: \( is not JSON. */
 static int parse_literal(struct parser *parser, const struct json **literal)
 {
@@ -201,7 +213,7 @@ static int parse_literal(struct parser *parser, const struct json **literal)
 	if (len == 0)
 		return classify_foreign(parser);
 	*literal = json_parse(parser->arena, (struct bytes){(const uint8_t *)parser->at, len}, JSON_STRICT, &fault, NULL);
-	if (!*literal && fault.code == JSON_PRECISION)
+	if (*literal ? !literal_survives(*literal) : fault.code == JSON_PRECISION)
 		return invalid(parser, "holds an integer beyond 2^53 - 1, which would lose digits: compare with a string");
 	if (!*literal && fault.code == JSON_NUMBER_RANGE)
 		return invalid(parser, "holds a number out of range");

@@ -18,8 +18,6 @@ struct place {
 	size_t count, cap;
 };
 
-bool text_check_size(const struct json *json, struct problems *problems); /* depth and number of values; text.c */
-
 struct text_positions {
 	struct place *root;
 };
@@ -27,7 +25,10 @@ struct text_positions {
 struct place *place_new(struct arena *arena, size_t line, size_t column);
 struct place_child *place_add(struct arena *arena, struct place *place);
 
-/* The places of a JSON text that json_parse() has accepted and that nests at most DEFINITION_DEPTH_MAX deep. */
+/* Depth, number of values, and numbers that cannot be kept; text.c. False: a problem was added. positions may be NULL. */
+bool text_check_values(const struct json *json, const struct text_positions *positions, struct problems *problems);
+
+/* The places of a JSON text that json_parse() has accepted: so it nests at most JSON_DEPTH_MAX deep. */
 struct place *place_scan_json(struct arena *arena, struct bytes text);
 
 /* Line and column, both from 1, of a byte of a text. */

@@ -2,9 +2,11 @@
  *
  * The order matters: size, then UTF-8 and NUL, and only then a parser; libfyaml cuts silently at a NUL and has hung on bad
  * octets. */
+#include <assert.h>
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/language/number.h"
 #include "workflow/language/position.h"
 #include "workflow/language/yaml.h"
 
@@ -46,40 +48,59 @@ static bool looks_like_json(struct bytes source)
 	return false;
 }
 
-/* Depth and number of values, which the JSON parser allows more of than definitions have. */
-static bool check_size(const struct json *json, size_t depth, size_t *nodes)
+/* The walk over a document for what the JSON parser allows more of than definitions have. */
+struct walk {
+	size_t nodes;
+	struct buffer pointer; /* when something is wrong: of that value */
+	const char *message;
+};
+
+static bool check_value(struct walk *walk, const struct json *json, size_t depth)
 {
-	if (++*nodes > DEFINITION_NODES_MAX)
+	size_t len = walk->pointer.len;
+	bool good = true;
+
+	if (++walk->nodes > DEFINITION_NODES_MAX)
+		walk->message = "more than 100000 values";
+	else if (depth > DEFINITION_DEPTH_MAX && (json->type == JSON_ARRAY || json->type == JSON_OBJECT))
+		walk->message = "nested deeper than 64 levels";
+	else if (json->type == JSON_NUMBER && !number_survives(json->number))
+		walk->message = "an integer beyond 2^53 - 1 would lose digits";
+	if (walk->message)
 		return false;
-	if (json->type != JSON_ARRAY && json->type != JSON_OBJECT)
-		return true;
-	if (depth > DEFINITION_DEPTH_MAX)
-		return false;
-	for (size_t i = 0; json->type == JSON_ARRAY && i < json->array.count; i++) {
-		if (!check_size(json->array.items[i], depth + 1, nodes))
-			return false;
+	for (size_t i = 0; json->type == JSON_ARRAY && i < json->array.count && good; i++) {
+		buffer_printf(&walk->pointer, "/%zu", i);
+		good = check_value(walk, json->array.items[i], depth + 1);
+		if (good)
+			walk->pointer.len = len;
 	}
-	for (size_t i = 0; json->type == JSON_OBJECT && i < json->object.count; i++) {
-		if (!check_size(json->object.members[i].value, depth + 1, nodes))
-			return false;
+	for (size_t i = 0; json->type == JSON_OBJECT && i < json->object.count && good; i++) {
+		json_pointer_add(&walk->pointer, json->object.members[i].name);
+		good = check_value(walk, json->object.members[i].value, depth + 1);
+		if (good)
+			walk->pointer.len = len;
 	}
-	return true;
+	return good;
 }
 
-bool text_check_size(const struct json *json, struct problems *problems)
+bool text_check_values(const struct json *json, const struct text_positions *positions, struct problems *problems)
 {
-	size_t nodes = 0;
+	struct walk walk = {.nodes = 0};
+	size_t line, column;
+	bool good;
 
-	if (check_size(json, 1, &nodes))
-		return true;
-	if (nodes > DEFINITION_NODES_MAX)
-		problems_add(problems, false, "", 0, 0, NULL, "more than %d values", DEFINITION_NODES_MAX);
-	else
-		problems_add(problems, false, "", 0, 0, NULL, "nested deeper than %d levels", DEFINITION_DEPTH_MAX);
-	return false;
+	static_assert(DEFINITION_NODES_MAX == 100000 && DEFINITION_DEPTH_MAX == 64, "the messages say so");
+	buffer_init(&walk.pointer, 4 * DEFINITION_SOURCE_MAX);
+	good = check_value(&walk, json, 1);
+	if (!good) {
+		text_position(positions, buffer_text(&walk.pointer), false, &line, &column);
+		problems_add(problems, false, buffer_text(&walk.pointer), line, column, NULL, "%s", walk.message);
+	}
+	buffer_close(&walk.pointer);
+	return good;
 }
 
-static struct json *read_json(struct arena *arena, struct bytes source, struct place **place, struct problems *problems)
+static struct json *read_json(struct arena *arena, struct bytes source, struct text_positions *positions, struct problems *problems)
 {
 	struct json_fault fault;
 	struct error error;
@@ -101,10 +122,8 @@ static struct json *read_json(struct arena *arena, struct bytes source, struct p
 		problems_add(problems, false, "", line, column, hint, "not valid JSON: %s: %s", json_code_name(fault.code), reason);
 		return NULL;
 	}
-	if (!text_check_size(json, problems))
-		return NULL;
-	*place = place_scan_json(arena, source);
-	return json;
+	positions->root = place_scan_json(arena, source);
+	return text_check_values(json, positions, problems) ? json : NULL;
 }
 
 struct json *text_load(struct arena *arena, struct bytes source, enum text_format format, struct text_positions **positions, struct problems *problems)
@@ -122,7 +141,7 @@ struct json *text_load(struct arena *arena, struct bytes source, enum text_forma
 		source.len -= 3;
 	}
 	if (format == TEXT_JSON || (format == TEXT_GUESS && looks_like_json(source)))
-		json = read_json(arena, source, &made->root, problems);
+		json = read_json(arena, source, made, problems);
 	else
 		json = yaml_read(arena, source, &made->root, problems);
 	return json;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/language/number.h"
 
 /* What an anchor names, once its node is complete. Aliases share the node: nothing is ever copied, so a bomb of aliases
  * costs nothing to read; `nodes` and `height` are what it would be when written out, and those count against the limits. */
@@ -26,6 +27,8 @@ struct reader {
 	size_t anchor_count;
 	size_t nodes;
 	struct buffer pointer; /* JSON pointer of the node that is being read */
+	struct buffer text; /* of the scalar that is being read */
+	struct fy_token_iter *iterator; /* over its pieces; one for all scalars */
 	bool stopped; /* no sense in reading on */
 	bool refused; /* stopped by a limit or rule of ours: the parser's own errors would be about the rest */
 };
@@ -194,13 +197,14 @@ static struct json *resolve_number(struct reader *reader, const char *text, size
 	buffer_init(&number, strlen(text) + 32);
 	if (rewrite_octal_or_hex(text, &number) || (buffer_clear(&number), rewrite_number(text, &number))) {
 		json = json_parse(reader->arena, buffer_bytes(&number), JSON_STRICT, &fault, NULL);
-		if (!json) {
+		if (!json || !number_survives(json->number)) {
 			*refused = true;
-			if (fault.code == JSON_PRECISION)
+			if (json || fault.code == JSON_PRECISION)
 				fail(reader, line, column, "write it as a string, in quotes",
 				     "an integer beyond 2^53 - 1 would lose digits");
 			else
 				fail(reader, line, column, "write it as a string, in quotes", "a number that is out of range");
+			json = NULL;
 		}
 	}
 	buffer_close(&number);
@@ -250,24 +254,32 @@ static enum tag read_tag(struct fy_token *token)
 	return TAG_OTHER;
 }
 
-/* Text of a scalar, checked: escapes can make what the source itself could not hold. NULL: a problem was added. */
+/* Text of a scalar, checked: escapes can make what the source itself could not hold. NULL: a problem was added.
+ * Read piece by piece: fy_token_get_text() of libfyaml 0.7.12 never frees the list of pieces of a scalar with many escapes
+ * or lines (found by fuzzing), which a daemon cannot afford. */
 static const char *scalar_text(struct reader *reader, struct fy_token *token, size_t line, size_t column, size_t *len)
 {
-	const char *text = token ? fy_token_get_text(token, len) : "";
+	const struct fy_iter_chunk *chunk = NULL;
+	int failed = 0;
 
-	if (!token || !text) {
-		text = "";
-		*len = 0;
-	}
-	if (memchr(text, 0, *len)) {
-		fail(reader, line, column, NULL, "a NUL character in a string");
-		return NULL;
-	}
-	if (!utf8_valid((struct bytes){(const uint8_t *)text, *len}, NULL)) {
+	*len = 0;
+	if (!token)
+		return "";
+	buffer_clear(&reader->text);
+	fy_token_iter_start(token, reader->iterator);
+	while ((chunk = fy_token_iter_chunk_next(reader->iterator, chunk, &failed)))
+		buffer_add(&reader->text, chunk->str, chunk->len);
+	fy_token_iter_finish(reader->iterator);
+	if (failed || reader->text.overflow || !utf8_valid(buffer_bytes(&reader->text), NULL)) {
 		fail(reader, line, column, NULL, "an escape that is no Unicode character");
 		return NULL;
 	}
-	return arena_text_len(reader->arena, text, *len);
+	if (reader->text.len > 0 && memchr(reader->text.data, 0, reader->text.len)) {
+		fail(reader, line, column, NULL, "a NUL character in a string");
+		return NULL;
+	}
+	*len = reader->text.len;
+	return arena_text_len(reader->arena, buffer_text(&reader->text), reader->text.len);
 }
 
 static bool read_scalar(struct reader *reader, const struct fy_event *event, struct node *node)
@@ -629,6 +641,9 @@ struct json *yaml_read(struct arena *arena, struct bytes source, struct place **
 	reader->source = source;
 	reader->problems = problems;
 	buffer_init(&reader->pointer, 4 * DEFINITION_SOURCE_MAX); /* every byte of the source escaped, and indexes */
+	buffer_init(&reader->text, 4 * DEFINITION_SOURCE_MAX); /* an escape of two bytes (\L) makes three */
+	reader->iterator = fy_token_iter_create(NULL);
+	CHECK(reader->iterator);
 	fy_diag_cfg_default(&diag_cfg);
 	diag = fy_diag_create(&diag_cfg);
 	CHECK(diag);
@@ -645,7 +660,9 @@ struct json *yaml_read(struct arena *arena, struct bytes source, struct place **
 	}
 	fy_parser_destroy(reader->parser);
 	fy_diag_destroy(diag);
+	fy_token_iter_destroy(reader->iterator);
 	buffer_close(&reader->pointer);
+	buffer_close(&reader->text);
 	free(reader);
 	if (problems->errors > errors)
 		return NULL;

@@ -246,6 +246,7 @@ START_TEST(checks_tell_jq_from_nonsense)
 		{".a & .b", ERR_INVALID, "no meaning"},
 		{".ä", ERR_INVALID, "no meaning"},
 		{".a == 9007199254740993", ERR_INVALID, "beyond 2^53"},
+		{".a == [1e20]", ERR_INVALID, "beyond 2^53"},
 		{".a == 1e999", ERR_INVALID, "out of range"},
 		{"\xff", ERR_INVALID, "not valid UTF-8"},
 	};
