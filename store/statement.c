@@ -9,10 +9,8 @@
 static void log_from_sqlite(void *arg, int rc, const char *message)
 {
 	(void)arg;
-	/* A recovered WAL and a schema that another connection changed are daily life. */
-	if (rc == SQLITE_NOTICE_RECOVER_WAL || rc == SQLITE_SCHEMA)
-		return;
-	log_warn(LOG_STORE, "sqlite code=%d %s", rc, message);
+	/* For whoever looks for a cause: the error itself travels as a struct error and is logged where it stops. */
+	log_debug(LOG_STORE, "sqlite code=%d %s", rc, message);
 }
 
 static void set_up(void)
