@@ -251,18 +251,29 @@ void grounding_text_free(struct grounding_text *text)
 /* Answers whether the needle at this place counts, and then notes the original range. */
 typedef bool (*accept_hit)(const struct grounding_text *text, size_t start, size_t end, size_t from, struct grounding *grounding);
 
-static bool is_mark(struct bytes text, size_t at)
+/* A mark that belongs to the character before it. */
+static bool continues_character(struct bytes text, size_t at)
 {
-	size_t len;
-	utf8proc_category_t category = utf8proc_category(read_code_point(text, at, &len));
+	size_t before = at, len;
+	utf8proc_int32_t c;
+	utf8proc_category_t category;
 
-	return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
+	if (at == 0 || at == text.len)
+		return false;
+	c = read_code_point(text, at, &len);
+	category = utf8proc_category(c);
+	if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC && category != UTF8PROC_CATEGORY_ME)
+		return false;
+	do
+		before--;
+	while ((text.data[before] & 0xC0) == 0x80);
+	return joins_backward(c) || !utf8proc_grapheme_break(read_code_point(text, before, &len), c);
 }
 
 /* A letter without the mark that stands on it in the text is another letter: "Cafe" is not in "Café", however é is written. */
 static bool accept_exact(const struct grounding_text *text, size_t start, size_t end, size_t from, struct grounding *grounding)
 {
-	if (start < from || (start > 0 && is_mark(text->text, start)) || (end < text->text.len && is_mark(text->text, end)))
+	if (start < from || continues_character(text->text, start) || continues_character(text->text, end))
 		return false;
 	grounding->byte_start = start;
 	grounding->byte_end = end;

@@ -60,6 +60,8 @@ START_TEST(finds_exact_quotes)
 		{"ab ab ab", "ab", 8, EXACT, {0, 2}, {0, 2}, {0, 2}},
 		/* Hits that overlap one that was passed over are seen. */
 		{"aaaa", "aa", 1, EXACT, {1, 3}, {1, 3}, {1, 3}},
+		/* A mark behind a line break stands on nothing, so that it is a character of its own. */
+		{"a\n\xE0\xA4\xBF" "b", "\xE0\xA4\xBF" "b", 0, EXACT, {2, 6}, {2, 4}, {2, 4}},
 		/* An exact hit is better than a normalised one that comes earlier. */
 		{"a\xC2\xA0" "b, a b", "a b", 0, EXACT, {6, 9}, {5, 8}, {5, 8}},
 	};
