@@ -130,6 +130,8 @@ static void write_record(struct inference *inference)
 	json_set_text(arena, record, "model", inference->answer.model);
 	if (usage != NULL)
 		json_set(arena, record, "usage", usage);
+	if (inference->sent_again > 0)
+		json_set_number(arena, record, "sentAgain", inference->sent_again);
 	if (configuration != NULL) {
 		json_set_digest(arena, record, "configuration", &configuration->digest);
 		if (configuration->simulated)
@@ -401,8 +403,10 @@ static void on_sending(struct transfer *transfer)
 	struct inference *inference = transfer->owner;
 	struct activity_result *result = &inference->work->activity->result;
 
-	if (inference->phase_kind != PHASE_CONNECT)
-		return; /* sent again, by curl, since a reused connection broke */
+	if (inference->phase_kind != PHASE_CONNECT) {
+		inference->sent_again++;
+		return;
+	}
 	stage_enter(inference->work, &result->stages.first_token);
 	if (result->active_from_us == 0)
 		result->active_from_us = now_us(inference->work->activities);

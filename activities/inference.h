@@ -56,6 +56,7 @@ struct inference {
 	unsigned confirmations;
 	struct transfer transfer;
 	bool transfer_open;
+	unsigned sent_again; /* by curl, since a reused connection broke before any byte came */
 	struct deadline *phase, *total;
 	enum { PHASE_CONNECT, PHASE_FIRST_TOKEN, PHASE_TOKENS, PHASE_END } phase_kind;
 	struct sse sse;
