@@ -8,7 +8,7 @@
 #include "workflow/base/json.h"
 
 enum {
-	CLIENT_BODY_MAX = 1 << 30, /* bytes of an answer that is kept whole */
+	CLIENT_BODY_MAX = 256 << 20, /* bytes of an answer that is kept whole */
 	CLIENT_EVENT_MAX = 64 << 20, /* bytes of one event of a stream */
 	CLIENT_TIMEOUT_MS = 60000, /* of a request that waits for nothing */
 	CLIENT_CONNECT_MS = 5000,

@@ -30,25 +30,21 @@ static int read_sampling(struct command *command, struct json **sampling)
 	return STATUS_OK;
 }
 
-/* The built-in workflow takes runtime and prompt; with a schema or sampling the same call is written out. */
-static struct json *definition_with(struct command *command, struct json *schema, struct json *sampling)
+/* The built-in workflow takes runtime, prompt and sampling; with a schema the same call is written out. */
+static struct json *definition_with_schema(struct command *command, struct json *schema)
 {
 	struct arena *arena = &command->arena;
 	struct json *definition = json_object(arena), *document = json_object(arena), *with = json_object(arena), *call = json_object(arena);
-	struct json *task = json_object(arena), *list = json_array(arena);
+	struct json *task = json_object(arena), *list = json_array(arena), *resource = json_object(arena);
 	json_set_text(arena, document, "dsl", "1.0.3");
 	json_set_text(arena, document, "namespace", "reprise");
-	json_set_text(arena, document, "name", "infer-with-options");
+	json_set_text(arena, document, "name", "infer-with-schema");
 	json_set_text(arena, document, "version", "1.0.0");
 	json_set_text(arena, with, "runtime", "${ .runtime }");
 	json_set_text(arena, with, "prompt", "${ .prompt }");
-	if (schema != NULL) {
-		struct json *resource = json_object(arena);
-		json_set(arena, resource, "document", schema);
-		json_set(arena, with, "schema", resource);
-	}
-	if (sampling != NULL)
-		json_set(arena, with, "sampling", sampling);
+	json_set_text(arena, with, "sampling", "${ .sampling }");
+	json_set(arena, resource, "document", schema);
+	json_set(arena, with, "schema", resource);
 	json_set_text(arena, call, "call", "inference");
 	json_set(arena, call, "with", with);
 	json_set(arena, task, "answer", call);
@@ -87,8 +83,8 @@ int command_infer(struct command *command)
 	if ((status = choose_runtime(command, &runtime)) != STATUS_OK)
 		return status;
 
-	if (schema != NULL || sampling != NULL)
-		json_set(arena, body, "definition", definition_with(command, schema, sampling));
+	if (schema != NULL)
+		json_set(arena, body, "definition", definition_with_schema(command, schema));
 	else
 		json_set_text(arena, body, "definition", INFER_WORKFLOW);
 	if (id == NULL)
@@ -96,6 +92,8 @@ int command_infer(struct command *command)
 	json_set_text(arena, body, "id", id);
 	json_set_text(arena, input, "runtime", runtime);
 	json_set_text(arena, input, "prompt", prompt);
+	if (sampling != NULL)
+		json_set(arena, input, "sampling", sampling);
 	json_set(arena, body, "input", input);
 	if (labels != NULL)
 		json_set(arena, body, "labels", labels);
