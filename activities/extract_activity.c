@@ -297,7 +297,8 @@ int extract_activity_start(struct activities *activities, struct activity *activ
 	name = json_get_text(own->plan, "runtime");
 	runtime = runtime_get(activities, name);
 	if (runtime == NULL) {
-		error_set(error, name != NULL ? ERR_NOT_FOUND : ERR_INVALID, "there is no runtime \"%.60s\" in the configuration", name != NULL ? name : "");
+		error_set(error, name != NULL ? ERR_NOT_FOUND : ERR_INVALID, "there is no runtime \"%.60s\" in the configuration",
+			  name != NULL ? name : "");
 		goto fail;
 	}
 	if (!read_section(own, error))

@@ -478,7 +478,8 @@ static void on_transferred(struct transfer *transfer)
 
 	deadline_stop(own->connect);
 	if (result->active_from_us != 0)
-		result->active_until_us = transfer->last_byte_us != 0 && transfer->end == TRANSFER_COMPLETE ? transfer->last_byte_us : now_us(work->activities);
+		result->active_until_us = transfer->last_byte_us != 0 && transfer->end == TRANSFER_COMPLETE ? transfer->last_byte_us :
+													       now_us(work->activities);
 	if (transfer->last_byte_us != 0)
 		stage_enter_at(work, &result->stages.parse, transfer->last_byte_us);
 	else

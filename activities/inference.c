@@ -34,7 +34,8 @@ static bool read_seed(struct arena *arena, const struct json *seed, struct json 
 	return true;
 }
 
-static bool add_sampling(struct arena *arena, const struct runtime *runtime, struct json *result, const struct json *from, struct error *error)
+static bool add_sampling(struct arena *arena, const struct runtime *runtime, struct json *result, const struct json *from,
+			 struct error *error)
 {
 	if (from == NULL || from->type == JSON_NULL)
 		return true;
@@ -200,10 +201,9 @@ static void on_confirmed(struct configuration_wait *wait)
 		fail(inference, wait->failure, "%s", wait->detail);
 		return;
 	}
-	/* A new probe: the answer has to fit what it found. */
-	if (configuration != inference->sent_under &&
-	    ((configuration->server != NULL && strcmp(configuration->server, inference->server) != 0) ||
-	     (fingerprint != NULL && (configuration->fingerprint == NULL || strcmp(configuration->fingerprint, fingerprint) != 0)))) {
+	/* After a new probe the answer has to fit what was found. */
+	if ((configuration->server != NULL && strcmp(configuration->server, inference->server) != 0) ||
+	    (fingerprint != NULL && (configuration->fingerprint == NULL || strcmp(configuration->fingerprint, fingerprint) != 0))) {
 		configuration_release(inference->sent_under);
 		inference->sent_under = configuration;
 		confirm(inference);

@@ -94,7 +94,7 @@ struct json *work_record(struct work *work);
 void work_set_retry(struct work *work, unsigned attempts, int64_t floor_ms, int64_t cap_ms);
 
 /* A text for people, out of what peers sent perhaps: valid UTF-8, cut at ACTIVITY_DETAIL_MAX. */
-void detail_print(char detail[ACTIVITY_DETAIL_MAX], const char *format, va_list args);
+void detail_print(char detail[ACTIVITY_DETAIL_MAX], const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 void detail_set(char detail[ACTIVITY_DETAIL_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* One per kind: checks the arguments, makes the work and begins. Must not finish it at once in any other way than by

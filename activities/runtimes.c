@@ -8,7 +8,15 @@
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
-enum { CONNECT_MS = 5 * 1000, FIRST_TOKEN_MS = 120 * 1000, BETWEEN_TOKENS_MS = 30 * 1000, TOTAL_MS = 20 * 60 * 1000, ATTEMPTS = 3, US_PER_MS = 1000 };
+/* Where the configuration names no limit. */
+enum {
+	CONNECT_MS = 5 * 1000,
+	FIRST_TOKEN_MS = 120 * 1000,
+	BETWEEN_TOKENS_MS = 30 * 1000,
+	TOTAL_MS = 20 * 60 * 1000,
+	ATTEMPTS = 3,
+	US_PER_MS = 1000,
+};
 
 /* What a runtime tells about itself, asked step by step. */
 struct probe {

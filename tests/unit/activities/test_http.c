@@ -1,0 +1,344 @@
+/* `call: http` against a small server: outputs, errors, redirects, the allow-list. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "activities/internal.h"
+#include "tests/unit/activities/rig.h"
+#include "workflow/base/check.h"
+
+#define OK "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: "
+
+static struct rig rig;
+static struct stub stub;
+
+static void open_all(const char *allow)
+{
+	rig_init(&rig);
+	rig_stub(&rig, &stub);
+	if (allow != NULL)
+		rig.http_allow[rig.http_allow_count++] = allow;
+	rig_open(&rig);
+}
+
+static const char *with(const char *method, const char *path, const char *more)
+{
+	static char text[2048];
+
+	snprintf(text, sizeof(text), "{\"method\":\"%s\",\"endpoint\":\"%s%s\"%s}", method, stub.url, path, more);
+	return text;
+}
+
+static void run(struct task *task, const char *method, const char *path, const char *more)
+{
+	task_init(task, ACTIVITY_HTTP, with(method, path, more));
+	task_run(&rig, task);
+}
+
+static void expect(const char *method, const char *path, const char *more, enum failure_class failure, const char *detail)
+{
+	task_expect(&rig, ACTIVITY_HTTP, with(method, path, more), failure, detail);
+}
+
+/* What was asked is what is sent: query, body, headers, and the idempotency key unless the definition sets its own. */
+START_TEST(request_is_sent_as_asked)
+{
+	struct task task;
+
+	open_all("127.0.0.0/8");
+	stub.pieces[0].text = OK "application/json\r\n\r\n{\"a\":[1,2.5]}";
+	run(&task, "post", "/x?y=1", ",\"query\":{\"q\":\"a b&ä\",\"n\":2},\"headers\":{\"X-Test\":\"7\",\"Empty\":\"\"},\"body\":{\"b\":1,\"a\":null}");
+	ck_assert_msg(task.activity.result.ok, "%s", task.activity.result.detail);
+	ck_assert_int_eq(strncmp(stub.seen, "POST /x?y=1&n=2&q=a%20b%26%C3%A4 HTTP/1.1\r\n", 42), 0);
+	ck_assert_ptr_nonnull(strstr(stub.seen, "\r\nX-Test: 7\r\n"));
+	ck_assert_ptr_nonnull(strstr(stub.seen, "\r\nEmpty:\r\n"));
+	ck_assert_ptr_nonnull(strstr(stub.seen, "\r\nContent-Type: application/json\r\n"));
+	ck_assert_ptr_nonnull(strstr(stub.seen, "\r\nIdempotency-Key: 00000000000000000000000000000000000000000000000000000000000000ab\r\n"));
+	ck_assert_ptr_nonnull(strstr(stub.seen, "\r\n\r\n{\"a\":null,\"b\":1}"));
+	ck_assert(bytes_equal_text(task.activity.result.request, "{\"a\":null,\"b\":1}"));
+	ck_assert(bytes_equal_text(task.activity.result.response, "{\"a\":[1,2.5]}"));
+	ck_assert_double_eq(json_at(json_get(task.activity.result.output, "a"), 1)->number, 2.5);
+	ck_assert_int_le(stages_sum(&task.activity.result.stages), (int64_t)(task.ended_us - task.begun_us));
+	ck_assert_int_ge(stages_sum(&task.activity.result.stages), (int64_t)(rig.last_now_us - task.begun_us) - 2000);
+	ck_assert_uint_ge(task.activity.result.active_until_us, task.activity.result.active_from_us);
+	ck_assert_uint_ne(task.activity.result.active_from_us, 0);
+	ck_assert_uint_eq(task.activity.result.retry_attempts, HTTP_RETRY_ATTEMPTS);
+	task_close(&task);
+
+	run(&task, "PUT", "/x", ",\"headers\":{\"idempotency-key\":\"own\"},\"body\":\"plain\"");
+	ck_assert_ptr_nonnull(strstr(stub.seen, "\r\nidempotency-key: own\r\n"));
+	ck_assert_ptr_null(strstr(stub.seen, "00000000ab"));
+	ck_assert_ptr_nonnull(strstr(stub.seen, "text/plain"));
+	ck_assert_ptr_nonnull(strstr(stub.seen, "\r\n\r\nplain"));
+	task_close(&task);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Each effectful request has a connection of its own, used once. */
+START_TEST(connections_are_not_shared)
+{
+	struct task task;
+
+	open_all("127.0.0.0/8");
+	stub.pieces[0].text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+	stub.keep_open = true;
+	for (int i = 0; i < 3; i++) {
+		run(&task, "GET", "/", "");
+		ck_assert_msg(task.activity.result.ok, "%s", task.activity.result.detail);
+		ck_assert_double_eq(json_get_number(task.activity.result.record, "connections", 0), 1);
+		task_close(&task);
+	}
+	rig_turns(&rig, 20);
+	ck_assert_uint_eq(stub.closed_by_client, 3);
+	rig_close(&rig);
+}
+END_TEST
+
+/* content, raw and response are what the language says. */
+START_TEST(outputs_have_their_form)
+{
+	struct task task;
+	const struct json *output;
+
+	open_all("127.0.0.1");
+	stub.pieces[0].text = OK "text/plain\r\nX-A: 1\r\nx-a: 2\r\nX-Latin: \xE4\r\n\r\ngr\xC3\xBC\xC3\x9F";
+	run(&task, "GET", "/", "");
+	ck_assert_str_eq(task.activity.result.output->string.text, "grüß");
+	task_close(&task);
+	run(&task, "GET", "/", ",\"output\":\"raw\"");
+	ck_assert_str_eq(task.activity.result.output->string.text, "Z3LDvMOf");
+	task_close(&task);
+	run(&task, "GET", "/p", ",\"output\":\"response\",\"headers\":{\"X-B\":\"b\"}");
+	output = task.activity.result.output;
+	ck_assert_double_eq(json_get_number(output, "statusCode", 0), 200);
+	ck_assert_str_eq(json_get_text(output, "content"), "grüß");
+	ck_assert_str_eq(json_get_text(json_get(output, "headers"), "x-a"), "1, 2");
+	ck_assert_str_eq(json_get_text(json_get(output, "headers"), "x-latin"), "ä");
+	ck_assert_str_eq(json_get_text(json_get(output, "request"), "method"), "GET");
+	ck_assert_str_eq(json_get_text(json_get(json_get(output, "request"), "headers"), "X-B"), "b");
+	task_close(&task);
+
+	stub.pieces[0].text = OK "application/octet-stream\r\n\r\n\xFF\x00\x01";
+	stub.pieces[0].len = strlen(stub.pieces[0].text) + 2;
+	run(&task, "GET", "/", "");
+	ck_assert_str_eq(task.activity.result.output->string.text, "/wAB");
+	task_close(&task);
+	stub.pieces[0] = (struct stub_piece){.text = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"};
+	run(&task, "DELETE", "/", "");
+	ck_assert_msg(task.activity.result.ok, "%s", task.activity.result.detail);
+	ck_assert(json_is(task.activity.result.output, JSON_NULL));
+	task_close(&task);
+	stub.pieces[0].text = OK "application/problem+json\r\n\r\n{\"a\":1,";
+	expect("GET", "/", "", FAILURE_SCHEMA_INVALID, "output: raw");
+	rig_close(&rig);
+}
+END_TEST
+
+/* Each status has its class; those that cannot change are not tried again. */
+START_TEST(statuses_have_classes)
+{
+	static const struct {
+		int status;
+		enum failure_class failure;
+	} cases[] = {{400, FAILURE_REFUSED}, {404, FAILURE_REFUSED}, {408, FAILURE_TIMED_OUT}, {429, FAILURE_RATE_LIMITED}, {500, FAILURE_RUNTIME_ERROR},
+		     {503, FAILURE_RUNTIME_ERROR}, {302, FAILURE_REFUSED}};
+	struct task task;
+
+	open_all("127.0.0.1");
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		char answer[200], code[16];
+
+		snprintf(answer, sizeof(answer), "HTTP/1.1 %d X\r\nRetry-After: 3\r\nLocation: /y\r\nContent-Length: 4\r\nConnection: close\r\n\r\nwhy?", cases[i].status);
+		snprintf(code, sizeof(code), "%d", cases[i].status);
+		stub.pieces[0].text = answer;
+		run(&task, "GET", "/", "");
+		ck_assert_msg(task.activity.result.failure == cases[i].failure, "%d: %s", cases[i].status, failure_name(task.activity.result.failure));
+		ck_assert_ptr_nonnull(strstr(task.activity.result.detail, code));
+		ck_assert_int_eq(task.activity.result.status, cases[i].status);
+		ck_assert_int_eq(task.activity.result.retry_after_ms, 3000);
+		task_close(&task);
+	}
+	stub.pieces[0].text = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\nhalf";
+	expect("GET", "/", "", FAILURE_RUNTIME_ERROR, "broke off");
+	rig_close(&rig);
+}
+END_TEST
+
+/* Nothing is allowed unless the configuration says so; the message names the setting. The server never hears of it. */
+START_TEST(addresses_are_checked)
+{
+	char text[256];
+
+	open_all(NULL);
+	expect("GET", "/", "", FAILURE_CONFIGURATION, "http.allow");
+	ck_assert_uint_eq(stub.requests, 0);
+	rig_close(&rig);
+
+	open_all("public");
+	expect("GET", "/", "", FAILURE_CONFIGURATION, "http.allow");
+	snprintf(text, sizeof(text), "{\"method\":\"GET\",\"endpoint\":\"http://localhost:%d/\"}", stub.port);
+	task_expect(&rig, ACTIVITY_HTTP, text, FAILURE_CONFIGURATION, "http.allow");
+	ck_assert_uint_eq(stub.requests, 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* A name on the list may have any address. */
+START_TEST(names_are_allowed)
+{
+	char text[256];
+
+	open_all("localhost");
+	stub.pieces[0].text = OK "text/plain\r\n\r\nx";
+	snprintf(text, sizeof(text), "{\"method\":\"GET\",\"endpoint\":{\"uri\":\"http://localhost:%d/\"}}", stub.port);
+	task_expect(&rig, ACTIVITY_HTTP, text, FAILURE_NONE, NULL);
+	expect("GET", "/", "", FAILURE_CONFIGURATION, "http.allow");
+	rig_close(&rig);
+}
+END_TEST
+
+/* Redirects are followed only if asked for, each hop is checked anew, a POST becomes a GET after 303, and they end. */
+START_TEST(redirects_are_checked)
+{
+	struct stub second;
+	char answer[256];
+
+	rig_init(&rig);
+	rig_stub(&rig, &stub);
+	rig_stub(&rig, &second);
+	rig.http_allow[rig.http_allow_count++] = "127.0.0.1";
+	rig_open(&rig);
+	second.pieces[0].text = OK "text/plain\r\n\r\nthere";
+	snprintf(answer, sizeof(answer), "HTTP/1.1 303 See\r\nLocation: %s/next\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", second.url);
+	stub.pieces[0].text = answer;
+	expect("POST", "/", ",\"body\":{\"a\":1}", FAILURE_REFUSED, "redirect: true");
+	ck_assert_uint_eq(second.requests, 0);
+	expect("POST", "/", ",\"body\":{\"a\":1},\"redirect\":true,\"headers\":{\"Authorization\":\"x\"}", FAILURE_NONE, NULL);
+	ck_assert_int_eq(strncmp(second.seen, "GET /next HTTP/1.1\r\n", 20), 0);
+	ck_assert_ptr_null(strstr(second.seen, "Content-Type"));
+	ck_assert_ptr_nonnull(strstr(second.seen, "Idempotency-Key"));
+
+	snprintf(answer, sizeof(answer), "HTTP/1.1 307 Go\r\nLocation: http://127.0.0.2:%d/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", second.port);
+	second.requests = 0;
+	expect("POST", "/", ",\"body\":{\"a\":1},\"redirect\":true", FAILURE_CONFIGURATION, "127.0.0.2");
+	ck_assert_uint_eq(second.requests, 0);
+	snprintf(answer, sizeof(answer), "HTTP/1.1 302 Go\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+	expect("GET", "/", ",\"redirect\":true", FAILURE_REFUSED, "unusable");
+
+	snprintf(answer, sizeof(answer), "HTTP/1.1 307 Go\r\nLocation: /again\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+	stub.requests = 0;
+	expect("GET", "/", ",\"redirect\":true", FAILURE_REFUSED, "HTTP_REDIRECTS_MAX");
+	ck_assert_uint_eq(stub.requests, HTTP_REDIRECTS_MAX + 1);
+	rig_close(&rig);
+}
+END_TEST
+
+/* A body past ACTIVITY_BODY_MAX and headers past CURL_RESPONSE_HEADERS_MAX end the attempt. */
+START_TEST(answers_are_bounded)
+{
+	static char chunk[64 << 10];
+
+	memset(chunk, 'x', sizeof(chunk));
+	open_all("127.0.0.1");
+	stub.pieces[0].text = OK "text/plain\r\n\r\n";
+	stub.pieces[1] = (struct stub_piece){.text = chunk, .len = sizeof(chunk), .repeat = ACTIVITY_BODY_MAX / sizeof(chunk) + 1};
+	expect("GET", "/", "", FAILURE_RUNTIME_ERROR, "ACTIVITY_BODY_MAX");
+	stub.pieces[0].text = "HTTP/1.1 200 OK\r\n";
+	stub.pieces[1] = (struct stub_piece){.text = "X-Filler: 0123456789012345678901234567890123456789012345678901234567890123456789\r\n", .repeat = 900};
+	expect("GET", "/", "", FAILURE_RUNTIME_ERROR, "headers");
+	rig_close(&rig);
+}
+END_TEST
+
+/* Cancelling closes the connection; so does the end of everything. */
+START_TEST(cancel_closes)
+{
+	struct task first, second;
+
+	open_all("127.0.0.1");
+	stub.silent = true;
+	task_init(&first, ACTIVITY_HTTP, with("GET", "/", ""));
+	task_start(&rig, &first);
+	task_init(&second, ACTIVITY_HTTP, with("GET", "/", ""));
+	task_start(&rig, &second);
+	rig_turns(&rig, 30);
+	activity_cancel(rig.activities, &first.activity);
+	task_wait(&rig, &first);
+	ck_assert_int_eq(first.activity.result.failure, FAILURE_CANCELLED);
+	rig_turns(&rig, 30);
+	ck_assert_uint_eq(stub.closed_by_client, 1);
+	rig_close(&rig);
+	ck_assert(second.done);
+	ck_assert_int_eq(second.activity.result.failure, FAILURE_INTERRUPTED);
+	task_close(&first);
+	task_close(&second);
+}
+END_TEST
+
+/* Arguments that cannot be are refused at the start. */
+START_TEST(arguments_are_checked)
+{
+	static const char *const bad[] = {
+		"{}",
+		"{\"method\":\"GET\"}",
+		"{\"method\":\"G T\",\"endpoint\":\"http://x/\"}",
+		"{\"method\":\"GET\",\"endpoint\":7}",
+		"{\"method\":\"GET\",\"endpoint\":\"ftp://x/\"}",
+		"{\"method\":\"GET\",\"endpoint\":\"http://user:secret@x/\"}",
+		"{\"method\":\"GET\",\"endpoint\":\"no url\"}",
+		"{\"method\":\"GET\",\"endpoint\":\"http://x/\",\"headers\":{\"A\":\"b\\r\\nEvil: 1\"}}",
+		"{\"method\":\"GET\",\"endpoint\":\"http://x/\",\"headers\":{\"A B\":\"c\"}}",
+		"{\"method\":\"GET\",\"endpoint\":\"http://x/\",\"headers\":{\"content-length\":\"9\"}}",
+		"{\"method\":\"GET\",\"endpoint\":\"http://x/\",\"headers\":[]}",
+		"{\"method\":\"GET\",\"endpoint\":\"http://x/\",\"query\":{\"a\":[]}}",
+		"{\"method\":\"GET\",\"endpoint\":\"http://x/\",\"output\":\"all\"}",
+	};
+
+	open_all("127.0.0.1");
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
+		struct task task;
+
+		task_init(&task, ACTIVITY_HTTP, bad[i]);
+		ck_assert_msg(activity_start(rig.activities, &task.activity, &task.error) == ERR_INVALID, "%s: %s", bad[i], task.error.message);
+		arena_close(&task.arena);
+	}
+	rig_close(&rig);
+}
+END_TEST
+
+/* Nobody listens: unreachable. A name that does not exist: the same. */
+START_TEST(nobody_there)
+{
+	open_all("127.0.0.1");
+	task_expect(&rig, ACTIVITY_HTTP, "{\"method\":\"GET\",\"endpoint\":\"http://127.0.0.1:1/\"}", FAILURE_UNREACHABLE, "127.0.0.1");
+	task_expect(&rig, ACTIVITY_HTTP, "{\"method\":\"GET\",\"endpoint\":\"http://nobody.invalid/\"}", FAILURE_UNREACHABLE, "nobody.invalid");
+	rig_close(&rig);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("http");
+	TCase *cases = tcase_create("all");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(cases, 120);
+	tcase_add_test(cases, request_is_sent_as_asked);
+	tcase_add_test(cases, connections_are_not_shared);
+	tcase_add_test(cases, outputs_have_their_form);
+	tcase_add_test(cases, statuses_have_classes);
+	tcase_add_test(cases, addresses_are_checked);
+	tcase_add_test(cases, names_are_allowed);
+	tcase_add_test(cases, redirects_are_checked);
+	tcase_add_test(cases, answers_are_bounded);
+	tcase_add_test(cases, cancel_closes);
+	tcase_add_test(cases, arguments_are_checked);
+	tcase_add_test(cases, nobody_there);
+	suite_add_tcase(suite, cases);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
