@@ -46,16 +46,30 @@ int command_definition_add(struct command *command)
 int command_definition_list(struct command *command)
 {
 	static const struct table_column columns[] = {{"DEFINITION", 0, false}, {"ADDED", 0, false}, {"DIGEST", 0, false}};
-	struct json *answer;
-	int status = command_get(command, "/v1/definitions", &answer);
-	if (status != STATUS_OK)
-		return status;
+	struct json *list = json_array(&command->arena);
+	const char *cursor = NULL;
+	do {
+		struct json *answer;
+		struct buffer path;
+		buffer_init(&path, 4096);
+		buffer_add_text(&path, "/v1/definitions");
+		query_add(&path, "cursor", cursor);
+		int status = command_get(command, buffer_text(&path), &answer);
+		buffer_close(&path);
+		if (status != STATUS_OK)
+			return status;
+		const struct json *page = json_get(answer, "definitions");
+		for (size_t i = 0; i < json_count(page); i++)
+			json_add(&command->arena, list, json_at(page, i));
+		cursor = json_count(page) == 0 ? NULL : json_get_text(answer, "cursor");
+	} while (cursor != NULL);
 	if (command->output.format == FORMAT_JSON) {
-		output_json(&command->output, answer);
+		struct json *result = json_object(&command->arena);
+		json_set(&command->arena, result, "definitions", list);
+		output_json(&command->output, result);
 		return STATUS_OK;
 	}
 	struct table table;
-	const struct json *list = json_get(answer, "definitions");
 	table_init(&table, &command->arena, columns, 3);
 	for (size_t i = 0; i < json_count(list); i++) {
 		const struct json *item = json_at(list, i);

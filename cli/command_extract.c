@@ -175,18 +175,15 @@ static void print_counts(struct command *command, const struct json *run, size_t
 	enum { CLASSES_MAX = 32 };
 	const struct json *sections = json_get(extraction_of(json_get(run, "output")), "sections");
 	const char *names[CLASSES_MAX];
-	size_t counts[CLASSES_MAX], classes = 0, used = 0, empty = 0;
+	size_t counts[CLASSES_MAX], classes = 0, answered = 0, empty = 0;
 	for (size_t i = 0; i < json_count(sections); i++) {
 		const struct json *section = json_at(sections, i);
 		const char *outcome = json_get_text(section, "outcome"), *status = json_get_text(section, "status");
 		const char *word = outcome != NULL ? outcome : status != NULL ? status : "unknown";
 		size_t at = 0;
-		if (strcmp(word, "facts") == 0 || strcmp(word, "ok") == 0 || strcmp(word, "extracted") == 0 || strcmp(word, "completed") == 0) {
-			used++;
-			continue;
-		}
-		if (strcmp(word, "empty") == 0) {
-			empty++;
+		if (status != NULL && strcmp(status, "completed") == 0) {
+			answered++;
+			empty += strcmp(word, "empty") == 0;
 			continue;
 		}
 		while (at < classes && strcmp(names[at], word) != 0)
@@ -200,13 +197,16 @@ static void print_counts(struct command *command, const struct json *run, size_t
 		counts[at]++;
 	}
 	struct buffer text;
-	size_t total = json_count(sections), missing = total - used - empty;
+	size_t total = json_count(sections);
+	double rejected = json_get_number(json_get(extraction_of(json_get(run, "output")), "summary"), "rejected", 0);
 	buffer_init(&text, 4096);
-	buffer_printf(&text, "%zu facts from %zu of %zu sections; %zu empty; %zu could not be asked or answered unusably", fact_count, used + empty, total, empty, missing);
+	buffer_printf(&text, "%zu facts from %zu of %zu sections; %zu empty; %zu could not be asked or answered unusably", fact_count, answered, total, empty, total - answered);
 	for (size_t i = 0; i < classes; i++)
 		buffer_printf(&text, "%s%zu %s", i == 0 ? " (" : ", ", counts[i], names[i]);
 	if (classes > 0)
 		buffer_add_char(&text, ')');
+	if (rejected > 0)
+		buffer_printf(&text, "; %.0f candidates rejected (reprise fact list --rejected)", rejected);
 	output_line(&command->output, "%s", buffer_text(&text));
 	buffer_close(&text);
 }

@@ -144,6 +144,7 @@ const struct verb verbs[] = {
 	{"overhead", "[RUN]", "Show where the time outside the activities went", NULL, "reprise overhead 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 1, overhead_options, command_overhead},
 	{"cancel", "RUN…", "Cancel runs; - reads ids from standard input", NULL, "reprise list --status running -o ids | reprise cancel - --reason 'wrong input'", 1, COMMAND_IDS_MAX,
 	 cancel_options, command_cancel},
+	{"kill", "RUN…", "End runs at once, without letting tasks clean up", NULL, "reprise kill 01JC3V0Q9T5Z8W2N4M6K7H1B3D --reason 'stuck'", 1, COMMAND_IDS_MAX, cancel_options, command_kill},
 	{"extract", "DOCUMENT", "Extract grounded, signed facts from a document", "DOCUMENT is a Markdown or plain-text file, - for standard input. Its sections are asked one by one; each fact's quote is\n"
 	 "found in the document by the daemon, and shown with its line.", "reprise extract notes.md --runtime extractor", 1, 1, extract_options, command_extract},
 	{"infer", "PROMPT", "Ask a runtime one question, durably", "PROMPT is a text, @FILE, or - for standard input.", "reprise infer 'Say hello.' --runtime extractor", 1, 1, infer_options, command_infer},

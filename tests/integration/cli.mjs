@@ -468,6 +468,8 @@ await test('cancel takes ids from standard input, sends the reason, goes on past
 	check(result.errors.includes('no run b'), result.errors);
 	await expects(0, ['cancel', 'a/../b', '-y']);
 	equal(asked.at(-1).path, '/v1/runs/a%2F..%2Fb/cancel', 'an id cannot leave its place');
+	await expects(0, ['kill', 'a', '--yes']);
+	equal([asked.at(-1).path, asked.at(-1).body], ['/v1/runs/a/kill', '{}'], 'kill');
 });
 
 const entry = (seq, kind, data = {}) => ({ seq, kind, ts: '2026-01-01T00:00:00.000Z', data: { runId: 'e', ...data } });
@@ -566,7 +568,7 @@ await test('extract uploads the document, submits the built-in workflow, and pri
 			return [200, seen.query.after === undefined ? { facts: [factDocument(4, { grounding: { grade: 'exact', bytes: [9, 17] } }), factDocument(2, { grounding: { grade: 'exact', bytes: [0, 4] }, quote: 'line' })], next: 4 } : { facts: [], next: 4 }];
 		return [seen.method === 'POST' ? 201 : 200, runDocument('x', seen.method === 'POST' ? {} : { status: 'completed', output: { facts: [], sections } })];
 	};
-	serve(handler([{ outcome: 'facts', status: 'completed' }, { outcome: 'empty' }, { outcome: 'truncated' }, { outcome: 'unreachable' }, { outcome: 'unreachable' }]));
+	serve(handler([{ outcome: 'facts', status: 'completed' }, { outcome: 'empty', status: 'completed' }, ...['truncated', 'unreachable', 'unreachable'].map(outcome => ({ outcome, status: 'failed' }))]));
 	const result = await expects(0, ['extract', document, '--id', 'x']);
 	const [runtimes, upload, submit] = asked;
 	equal([runtimes.path, upload.headers['content-type'], upload.body], ['/v1/runtimes', 'text/markdown', 'line one\nline two\n'], 'upload');
