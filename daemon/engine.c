@@ -419,18 +419,14 @@ static void keep_ended(struct run *run)
 {
 	struct engine *engine = run->engine;
 	struct arena arena;
-	struct buffer text;
 
 	if (!engine->ended)
 		engine->ended = memory_zero(ENGINE_ENDED_KEPT * sizeof *engine->ended);
 	arena_init(&arena);
-	buffer_init(&text, SIZE_MAX);
-	json_print(summary_json(run, &arena), &text);
 	struct ended_run *ended = &engine->ended[engine->ended_next++ % ENGINE_ENDED_KEPT];
 	free(ended->summary);
 	snprintf(ended->id, sizeof ended->id, "%s", run->id);
-	ended->summary = memory_text(buffer_text(&text));
-	buffer_close(&text);
+	ended->summary = memory_text((const char *)json_print_arena(summary_json(run, &arena), &arena).data);
 	arena_close(&arena);
 }
 
@@ -1032,7 +1028,7 @@ static void on_run_loaded(struct engine_load_run *load)
 
 static void load_next(struct engine *engine)
 {
-	while (engine->loading < ENGINE_RECOVER_CONCURRENCY && !list_empty(&engine->to_load) && !engine->stopping) {
+	while (engine->loading < engine->config.load_concurrency && !list_empty(&engine->to_load) && !engine->stopping) {
 		struct run *run = CONTAINER_OF(engine->to_load.next, struct run, waiting);
 		struct engine_load_run *load = memory_zero(sizeof *load);
 		list_remove(&run->waiting);
@@ -1144,9 +1140,13 @@ struct engine *engine_new(const struct engine_config *config, const struct engin
 
 	engine->config = *config;
 	engine->ports = *ports;
+	if (engine->config.value_cache_bytes == 0)
+		engine->config.value_cache_bytes = ENGINE_VALUE_CACHE_BYTES;
+	if (engine->config.load_concurrency == 0)
+		engine->config.load_concurrency = ENGINE_RECOVER_CONCURRENCY;
 	list_init(&engine->to_load);
 	list_init(&engine->activities);
-	value_cache_init(&engine->values, ENGINE_VALUE_CACHE_BYTES);
+	value_cache_init(&engine->values, engine->config.value_cache_bytes);
 	return engine;
 }
 

@@ -69,6 +69,8 @@ struct engine_ports {
 struct engine_config {
 	const char *origin, *daemon_version;
 	int64_t park_after_ms; /* park when the next deadline is further away; negative: never */
+	/* For tests that have to reach them; 0: the limits above. */
+	size_t value_cache_bytes, load_concurrency;
 };
 
 struct engine *engine_new(const struct engine_config *config, const struct engine_ports *ports);

@@ -9,7 +9,7 @@
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
 
-enum { TABLE_SLOTS_MIN = 16 };
+enum { TABLE_SLOTS_MIN = 16, STATE_TEXT_MAX = 1 << 30 /* bytes of what state_digest() hashes */ };
 
 const char *run_status_name(enum run_status status)
 {
@@ -765,7 +765,7 @@ struct digest state_digest(const struct state *state)
 	size_t count = 0;
 
 	arena_init(&arena);
-	buffer_init(&out, SIZE_MAX);
+	buffer_init(&out, STATE_TEXT_MAX);
 	buffer_printf(&out, "%s %s %d", state->id, run_status_name(state->status), state->killed);
 	print_value(&out, "input", state->input);
 	print_value(&out, "output", state->output);
@@ -777,7 +777,7 @@ struct digest state_digest(const struct state *state)
 	for (size_t slot = 0; slot < state->instance_slots; slot++)
 		for (const struct instance *instance = state->instances[slot]; instance; instance = instance->next) {
 			struct buffer line;
-			buffer_init(&line, SIZE_MAX);
+			buffer_init(&line, ENTRY_LEN_MAX);
 			buffer_printf(&line, "%s%s", instance->task->reference, instance->is_body ? " body" : "");
 			for (size_t i = 0; i < instance->path_count; i++)
 				buffer_printf(&line, "#%" PRIu64, instance->path[i]);
@@ -791,12 +791,14 @@ struct digest state_digest(const struct state *state)
 			print_value(&line, "current", instance->current);
 			print_value(&line, "items", instance->items);
 			print_value(&line, "with", instance->with);
+			CHECK(!line.overflow);
 			lines[count++] = arena_text(&arena, buffer_text(&line));
 			buffer_close(&line);
 		}
 	qsort(lines, count, sizeof *lines, compare_lines);
 	for (size_t i = 0; i < count; i++)
 		buffer_printf(&out, "%s\n", lines[i]);
+	CHECK(!out.overflow);
 	struct digest digest = digest_of(buffer_bytes(&out));
 	buffer_close(&out);
 	arena_close(&arena);
