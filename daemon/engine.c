@@ -330,11 +330,11 @@ static void live_free(struct run *run)
 	run->live = NULL;
 }
 
-static void free_run(struct run *run)
+/* error: what those hear who still wait for something of it; ERR_NONE when the run has ended durably. */
+static void free_run(struct run *run, const struct error *error)
 {
 	struct engine *engine = run->engine;
 	struct run **link = &engine->slots[id_slot(run->id, engine->slot_count)];
-	static const struct error none = {0};
 
 	set_deadline(run, 0);
 	list_remove(&run->waiting);
@@ -356,7 +356,7 @@ static void free_run(struct run *run)
 	while (!list_empty(&rest)) {
 		struct message *message = CONTAINER_OF(rest.next, struct message, link);
 		list_remove(&message->link);
-		finish_message(message, &none);
+		finish_message(message, error);
 	}
 	while (!list_empty(&watches)) {
 		struct engine_watch *watch = CONTAINER_OF(watches.next, struct engine_watch, link);
@@ -825,7 +825,7 @@ static void end_run(struct run *run)
 	keep_ended(run);
 	run->live->message = NULL;
 	run->stage = STAGE_IDLE;
-	free_run(run); /* Watchers hear of it here. */
+	free_run(run, &none); /* Watchers hear of it here. */
 	finish_message(message, &none);
 }
 
@@ -842,8 +842,10 @@ static void on_entries_committed(struct store_append *append)
 		struct error error = append->error;
 		if (live->message->kind == TRIGGER_SUBMITTED) { /* Nothing of it exists. */
 			struct message *message = live->message;
+			struct error never = {0};
 			live->message = NULL;
-			free_run(run);
+			error_set(&never, ERR_NOT_FOUND, "run %s was not created: %s", run->id, error.message);
+			free_run(run, &never);
 			finish_message(message, &error);
 			return;
 		}
@@ -1017,7 +1019,7 @@ static void on_run_loaded(struct engine_load_run *load)
 		}
 		run->restarted = false;
 		if (run_status_ended(run->live->state.status))
-			free_run(run);
+			free_run(run, &error); /* ERR_NONE */
 		else
 			run_advance(run);
 	}
@@ -1061,6 +1063,8 @@ bool engine_is_recovering(const struct engine *engine)
 
 int engine_submit(struct engine *engine, struct engine_submit *submit, struct error *error)
 {
+	static const struct error none = {0};
+
 	if (engine->stopping)
 		return error_set(error, ERR_BUSY, "the daemon is stopping; submit again when it is back");
 	if (engine->run_count >= ENGINE_RUNS_MAX)
@@ -1081,7 +1085,7 @@ int engine_submit(struct engine *engine, struct engine_submit *submit, struct er
 	/* The journal's queue is full: the client is told, nothing of the run exists. */
 	live->message = NULL;
 	free(message);
-	free_run(run);
+	free_run(run, &none); /* nobody can wait for it yet */
 	return error_set(error, ERR_BUSY, "%d appends wait for the journal, the most allowed (STORE_QUEUE_MAX); retry", STORE_QUEUE_MAX);
 }
 
@@ -1186,7 +1190,7 @@ void engine_drop(struct engine *engine)
 			free(run->load);
 			while (!list_empty(&run->watches)) /* whoever watches goes away too */
 				list_remove(run->watches.next);
-			free_run(run);
+			free_run(run, &gone);
 			if (message)
 				finish_message(message, &gone);
 		}
