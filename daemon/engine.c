@@ -662,7 +662,15 @@ static const struct json *find_value(void *context, const struct digest *digest)
 	struct run *run = context;
 	const struct json *json = value_cache_get(&run->live->loaded, digest);
 
-	return json ? json : value_cache_get(&run->engine->values, digest);
+	if (json)
+		return json;
+	/* The decision's effects point into it until they are released, and by then other runs may have pushed it out of the cache that
+	 * all share: the decision gets its own. */
+	struct bytes bytes = value_cache_bytes(&run->engine->values, digest);
+	if (!bytes.data)
+		return NULL;
+	value_cache_put(&run->live->loaded, digest, bytes);
+	return value_cache_get(&run->live->loaded, digest);
 }
 
 static void on_values_loaded(struct engine_load_values *load);

@@ -102,14 +102,30 @@ void value_cache_put(struct value_cache *cache, const struct digest *digest, str
 		drop(cache, CONTAINER_OF(cache->recent.next, struct cached_value, recent));
 }
 
-const struct json *value_cache_get(struct value_cache *cache, const struct digest *digest)
+static struct cached_value *use(struct value_cache *cache, const struct digest *digest)
 {
 	struct cached_value *value = find(cache, digest);
 
+	if (value) {
+		list_remove(&value->recent);
+		list_add_last(&cache->recent, &value->recent);
+	}
+	return value;
+}
+
+struct bytes value_cache_bytes(struct value_cache *cache, const struct digest *digest)
+{
+	const struct cached_value *value = use(cache, digest);
+
+	return value ? value->bytes : (struct bytes){0};
+}
+
+const struct json *value_cache_get(struct value_cache *cache, const struct digest *digest)
+{
+	struct cached_value *value = use(cache, digest);
+
 	if (!value)
 		return NULL;
-	list_remove(&value->recent);
-	list_add_last(&cache->recent, &value->recent);
 	if (!value->json)
 		value->json = json_parse(&value->arena, value->bytes, JSON_STRICT, NULL, NULL);
 	return value->json;

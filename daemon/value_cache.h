@@ -16,5 +16,7 @@ struct value_cache {
 void value_cache_init(struct value_cache *cache, size_t bytes_max);
 void value_cache_clear(struct value_cache *cache);
 void value_cache_put(struct value_cache *cache, const struct digest *digest, struct bytes bytes); /* copies */
-/* Parsed on first use. NULL: not here, or no JSON. Valid until the next put or clear. */
+/* As it was put. data NULL: not here. Valid until the next put or clear. */
+struct bytes value_cache_bytes(struct value_cache *cache, const struct digest *digest);
+/* Parsed on first use. NULL: not here, or no JSON. With a bound: valid until the next put or clear; without: until the clear. */
 const struct json *value_cache_get(struct value_cache *cache, const struct digest *digest);
