@@ -136,7 +136,7 @@ START_TEST(cuts_what_is_too_long)
 		{"aaaa\n\n# A\n\nbbbb", NONE, 3, {{0, 4, NULL, 0}, {6, 15, "A", 1}}},
 		/* Sentences; not after an abbreviation that goes on in lower case; after closing marks. */
 		{"Aa bb. Cc dd. Ee ff.", NONE, 4, {{0, 13, NULL, 0}, {14, 20, NULL, 0}}},
-		{"Aa e.g. bb. Cc dd ee", NONE, 3, {{0, 11, NULL, 0}, {12, 20, NULL, 0}}},
+		{"Xx. Aa e.g. bb cc dd", NONE, 4, {{0, 3, NULL, 0}, {4, 20, NULL, 0}}},
 		{"Aa! \"Bb?\" Cc dd", NONE, 3, {{0, 9, NULL, 0}, {10, 15, NULL, 0}}},
 		/* Chinese sentences have no blank behind them; a closing bracket stays with its sentence. */
 		{"北岭。青港。", NONE, 3, {{0, 9, NULL, 0}, {9, 18, NULL, 0}}},
@@ -189,7 +189,9 @@ static struct bytes repeat(const char *part, size_t count)
 	size_t len = strlen(part);
 	uint8_t *data = memory_alloc(len * count + 1);
 
-	for (size_t i = 0; i < count; i++)
+	if (len == 1)
+		memset(data, part[0], count);
+	for (size_t i = 0; len > 1 && i < count; i++)
 		memcpy(data + i * len, part, len);
 	return (struct bytes){data, len * count};
 }
@@ -272,6 +274,13 @@ START_TEST(limits_heading_texts)
 }
 END_TEST
 
+/* For inner loops: ck_assert() writes to a file each time. */
+#define HOLDS(condition)                                          \
+	do {                                                      \
+		if (!(condition))                                 \
+			ck_abort_msg("%s does not hold", #condition); \
+	} while (0)
+
 static struct bytes read_sample(void)
 {
 	FILE *file = fopen(SAMPLE_FILE, "rb");
@@ -302,16 +311,16 @@ START_TEST(keeps_every_byte_of_the_sample)
 			for (size_t i = 0; i <= got.count; i++) {
 				size_t start = i < got.count ? got.items[i].start : sample.len;
 
-				ck_assert_uint_le(at, start);
+				HOLDS(at <= start);
 				for (; at < start; at++)
-					ck_assert(strchr(" \t\n", sample.data[at]) != NULL);
+					HOLDS(strchr(" \t\n", sample.data[at]) != NULL);
 				if (i == got.count)
 					break;
 				at = got.items[i].end;
-				ck_assert_uint_lt(start, at);
+				HOLDS(start < at);
 				/* 16 bytes are longer than any cluster of the sample. */
-				ck_assert(max_tokens == 0 || at - start <= 4 * (size_t)max_tokens || max_tokens < 4);
-				ck_assert(utf8_valid((struct bytes){sample.data + start, at - start}, NULL));
+				HOLDS(max_tokens == 0 || at - start <= 4 * (size_t)max_tokens || max_tokens < 4);
+				HOLDS(utf8_valid((struct bytes){sample.data + start, at - start}, NULL));
 			}
 			arena_close(&arena);
 		}
