@@ -20,7 +20,8 @@ struct http_work {
 	struct json *headers; /* as sent, by name */
 	struct bytes body;
 	bool has_body;
-	char host[256], first_host[256];
+	char host[256];
+	const char *first_url; /* whose scheme, host and port may be told secrets */
 	unsigned hops;
 	struct transfer transfer;
 	bool transfer_open;
@@ -195,7 +196,7 @@ static bool read_url(struct http_work *own, const struct json *with, struct erro
 	}
 	own->url = arena_text(arena, buffer_text(&url));
 	ok = url_check(own->url, own->host, error);
-	memcpy(own->first_host, own->host, sizeof(own->host));
+	own->first_url = own->url;
 out:
 	buffer_close(&url);
 	return ok;
@@ -387,6 +388,22 @@ static bool is_redirect(int status)
 	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
+static size_t origin_len(const char *url)
+{
+	const char *host = strstr(url, "//");
+
+	host = host != NULL ? host + 2 : url;
+	return (size_t)(host - url) + strcspn(host, "/?");
+}
+
+/* Compared as written: a difference in writing alone costs the headers, no more. */
+static bool same_origin(const struct http_work *own)
+{
+	size_t len = origin_len(own->first_url);
+
+	return len == origin_len(own->url) && strncasecmp(own->first_url, own->url, len) == 0;
+}
+
 /* RFC 9110 15.4: 303 becomes a GET; so do POSTs after 301 and 302, as every client does it. 307 and 308 keep all. */
 static void follow(struct http_work *own)
 {
@@ -413,8 +430,8 @@ static void follow(struct http_work *own)
 					break;
 				}
 	}
-	/* Another host is not told what was meant for the first one. */
-	if (strcasecmp(host, own->first_host) != 0) {
+	/* Another origin is not told what was meant for the first one. */
+	if (!same_origin(own)) {
 		static const char *const secret[] = {"Authorization", "Cookie"};
 
 		for (size_t j = 0; j < COUNT_OF(secret); j++)

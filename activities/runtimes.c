@@ -27,7 +27,7 @@ struct probe {
 	char server[256];
 	size_t index; /* of adapter->probes */
 	struct transfer transfer;
-	bool transferring;
+	bool transferring, sending;
 	struct deadline *deadline;
 	char *url, *headers;
 	bool weights_only_check; /* only look whether the weights file is the one; go on to ask if it is not */
@@ -340,6 +340,19 @@ static void on_probe_answer(struct transfer *transfer)
 	next_step(probe);
 }
 
+static int64_t connect_limit(const struct runtime *runtime)
+{
+	return runtime->config.connect_ms < PROBE_TIMEOUT_MS ? runtime->config.connect_ms : PROBE_TIMEOUT_MS;
+}
+
+static void on_probe_sending(struct transfer *transfer)
+{
+	struct probe *probe = transfer->owner;
+
+	probe->sending = true;
+	deadline_start(probe->deadline, PROBE_TIMEOUT_MS);
+}
+
 static void on_probe_due(struct deadline *deadline)
 {
 	struct probe *probe = deadline->owner;
@@ -355,8 +368,12 @@ static void on_probe_due(struct deadline *deadline)
 		next_step(probe);
 		return;
 	}
-	detail_set(detail, "runtime %s: GET %s had no answer within %d ms (PROBE_TIMEOUT_MS)", runtime->config.name,
-		   runtime->adapter->probes[0], PROBE_TIMEOUT_MS);
+	if (!probe->sending)
+		detail_set(detail, "runtime %s: no connection to %s within %lld ms (%s)", runtime->config.name, runtime->config.url,
+			   (long long)connect_limit(runtime), connect_limit(runtime) < PROBE_TIMEOUT_MS ? "timeouts.connect" : "PROBE_TIMEOUT_MS");
+	else
+		detail_set(detail, "runtime %s: GET %s had no answer within %d ms (PROBE_TIMEOUT_MS)", runtime->config.name,
+			   runtime->adapter->probes[0], PROBE_TIMEOUT_MS);
 	fail_probe(probe, FAILURE_UNREACHABLE, detail);
 }
 
@@ -378,8 +395,15 @@ static void next_step(struct probe *probe)
 	if (probe->headers == NULL)
 		probe->headers = memory_text(runtime_headers(runtime, &probe->arena, ""));
 	probe->transfer = (struct transfer){
-		.method = "GET", .url = probe->url, .headers = probe->headers, .body_max = PROBE_BODY_MAX, .on_done = on_probe_answer, .owner = probe,
+		.method = "GET",
+		.url = probe->url,
+		.headers = probe->headers,
+		.body_max = PROBE_BODY_MAX,
+		.on_sending = on_probe_sending,
+		.on_done = on_probe_answer,
+		.owner = probe,
 	};
+	probe->sending = false;
 	if (probe->deadline == NULL)
 		probe->deadline = deadline_new(activities, on_probe_due, probe);
 	if (transfer_start(activities->curl, &probe->transfer, &error) != 0) {
@@ -388,7 +412,7 @@ static void next_step(struct probe *probe)
 		return;
 	}
 	probe->transferring = true;
-	deadline_start(probe->deadline, PROBE_TIMEOUT_MS);
+	deadline_start(probe->deadline, connect_limit(runtime));
 }
 
 /* On the pool: reading /proc is quick but may not be, and a file of weights is large. */

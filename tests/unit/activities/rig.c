@@ -379,7 +379,12 @@ static uint64_t now(void)
 
 static uint64_t port_now_us(void *arg)
 {
-	return ((struct rig *)arg)->last_now_us = now();
+	struct rig *rig = arg;
+
+	rig->last_now_us = now() + rig->skew_us;
+	if (rig->first_now_us == 0)
+		rig->first_now_us = rig->last_now_us;
+	return rig->last_now_us;
 }
 
 static int64_t port_wall_ms(void *arg)
@@ -479,6 +484,7 @@ void task_init(struct task *task, enum activity_kind kind, const char *with_json
 void task_start(struct rig *rig, struct task *task)
 {
 	task->begun_us = now();
+	rig->first_now_us = 0;
 	ck_assert_msg(activity_start(rig->activities, &task->activity, &task->error) == 0, "%s", task->error.message);
 	ck_assert_msg(!task->done, "done inside of activity_start()");
 }

@@ -57,7 +57,8 @@ struct rig {
 	struct configuration_note *held_note;
 	struct arena note_arena;
 	struct json *last_note; /* the record */
-	uint64_t last_now_us; /* the last time that the activities asked for */
+	uint64_t skew_us; /* added to the activities' clock */
+	uint64_t first_now_us, last_now_us; /* the times that the activities asked for since task_start(): from an attempt's begin to its end */
 	bool closed;
 	struct stub *stubs[4];
 	size_t stub_count;

@@ -253,6 +253,17 @@ START_TEST(weights_are_measured)
 	digest_hex(&digest, hex);
 	ck_assert_str_eq(field_text(rig.last_note, "B", "weights_digest", "value"), hex);
 	ck_assert_uint_eq(rig.notes, 2);
+
+	/* Without being asked it is looked at again after WEIGHTS_CHECK_MS, not earlier. */
+	write_file(path, "third weights");
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_NONE, NULL);
+	ck_assert_uint_eq(rig.notes, 2);
+	rig.skew_us = (uint64_t)(WEIGHTS_CHECK_MS + 1) * 1000;
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_NONE, NULL);
+	ck_assert_uint_eq(rig.notes, 3);
+	rig.skew_us *= 2;
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_NONE, NULL);
+	ck_assert_uint_eq(rig.notes, 3);
 	unlink(path);
 	run_probe(&probe);
 	ck_assert_int_eq(probe.probe.error.code, ERR_INVALID);
@@ -373,6 +384,33 @@ START_TEST(views_tell_the_truth)
 }
 END_TEST
 
+/* A connection that does not come about ends at timeouts.connect: here the queue of the listener is full. */
+START_TEST(connect_limit_holds)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fillers[8];
+	socklen_t len = sizeof(address);
+	char url[64];
+
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(listener, 0), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &len), 0);
+	for (size_t i = 0; i < COUNT_OF(fillers); i++) {
+		fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		connect(fillers[i], (struct sockaddr *)&address, sizeof(address));
+	}
+	snprintf(url, sizeof(url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+	rig_init(&rig);
+	rig_runtime(&rig, "r", url)->connect_ms = 200;
+	rig_open(&rig);
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_UNREACHABLE, "within 200 ms (timeouts.connect)");
+	rig_close(&rig);
+	for (size_t i = 0; i < COUNT_OF(fillers); i++)
+		close(fillers[i]);
+	close(listener);
+}
+END_TEST
+
 /* Configurations that cannot be are refused when they are opened, with the runtime's name. */
 START_TEST(bad_configurations_are_refused)
 {
@@ -418,6 +456,7 @@ int main(void)
 	tcase_add_test(cases, what_is_not_known_is_not_claimed);
 	tcase_add_test(cases, records_kept_are_bounded);
 	tcase_add_test(cases, views_tell_the_truth);
+	tcase_add_test(cases, connect_limit_holds);
 	tcase_add_test(cases, bad_configurations_are_refused);
 	suite_add_tcase(suite, cases);
 	srunner_run_all(runner, CK_ENV);
