@@ -405,7 +405,7 @@ int command_bench_overhead(struct command *command)
 	struct samples samples = {0};
 	uint64_t runs = OVERHEAD_RUNS_DEFAULT;
 	bool no_op = command_flag(command, "no-op");
-	double sync_us, idle_sync_us, resident, private;
+	double sync_us = 0, idle_sync_us = 0, resident = 0, private = 0;
 	const char *url = NULL;
 	int status = command_number(command, "runs", RUNS_MAX, &runs);
 	if (status != STATUS_OK)
