@@ -8,7 +8,8 @@ static const char get_sql[] = "SELECT note FROM checkpoint WHERE size = ?1";
 static const char newest_sql[] = "SELECT note FROM checkpoint ORDER BY size DESC LIMIT 1";
 static const char all_sql[] = "SELECT note FROM checkpoint ORDER BY size";
 
-int checkpoint_table_put(struct connection *connection, uint64_t size, struct bytes note, const char *signed_at, struct error *error)
+int checkpoint_table_put(struct connection *connection, uint64_t size, struct bytes note, const char *signed_at,
+			 struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, put_sql, error);
 
@@ -20,7 +21,8 @@ int checkpoint_table_put(struct connection *connection, uint64_t size, struct by
 	return statement_run(connection, statement, error);
 }
 
-int checkpoint_table_get(struct connection *connection, struct arena *arena, uint64_t size, struct bytes *note, struct error *error)
+int checkpoint_table_get(struct connection *connection, struct arena *arena, uint64_t size, struct bytes *note,
+			 struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, size != 0 ? get_sql : newest_sql, error);
 	int step;
@@ -33,7 +35,8 @@ int checkpoint_table_get(struct connection *connection, struct arena *arena, uin
 	if (step < 0)
 		return error->code;
 	if (step == 0)
-		return error_set(error, ERR_NOT_FOUND, size != 0 ? "there is no checkpoint of size %llu" : "there is no checkpoint yet (%llu)",
+		return error_set(error, ERR_NOT_FOUND,
+				 size != 0 ? "there is no checkpoint of size %llu" : "there is no checkpoint yet (%llu)",
 				 (unsigned long long)size);
 	*note = arena_bytes(arena, column_bytes(statement, 0));
 	statement_end(statement);

@@ -21,8 +21,8 @@
 
 enum {
 	ENCODED_KEEP = 1 << 20, /* memory for encoded entries that is kept between batches */
-	SIGN_BACKLOG = 4, /* under load a checkpoint may be late by so many times its entries */
-	WAL_FORCED = 8, /* past so many times the limit the writer copies the WAL back itself */
+	SIGN_BACKLOG = 4,	/* under load a checkpoint may be late by so many times its entries */
+	WAL_FORCED = 8,		/* past so many times the limit the writer copies the WAL back itself */
 	PAGES_PER_MIB = 256,
 };
 
@@ -130,8 +130,8 @@ static int check_values(const struct entry *entry, struct error *error)
 	for (size_t i = 0; i < entry->value_count; i++) {
 		CHECK(entry->values[i].size == entry->values[i].bytes.len);
 		if (entry->values[i].size > CONTENT_MAX)
-			return error_set(error, ERR_TOO_LARGE, "%s: a value of %llu bytes, at most %d", entry_kind_name(entry->kind),
-					 (unsigned long long)entry->values[i].size, CONTENT_MAX);
+			return error_set(error, ERR_TOO_LARGE, "%s: a value of %llu bytes, at most %d",
+					 entry_kind_name(entry->kind), (unsigned long long)entry->values[i].size, CONTENT_MAX);
 	}
 	if (entry->kind != ENTRY_FACT_RECORDED)
 		return 0;
@@ -146,8 +146,8 @@ static int prepare_append(struct store *store, struct store_append *append, stru
 	struct writer *writer = &store->writer;
 
 	if (append->entry_count == 0 || append->entry_count > STORE_BATCH_ENTRIES_MAX)
-		return error_set(error, append->entry_count == 0 ? ERR_INVALID : ERR_TOO_LARGE, "%zu entries in one append, 1 to %d are possible",
-				 append->entry_count, STORE_BATCH_ENTRIES_MAX);
+		return error_set(error, append->entry_count == 0 ? ERR_INVALID : ERR_TOO_LARGE,
+				 "%zu entries in one append, 1 to %d are possible", append->entry_count, STORE_BATCH_ENTRIES_MAX);
 	if (tables_check(&writer->connection, append->entries, append->entry_count, error) != 0)
 		return error->code;
 	buffer_clear(&writer->encoded);
@@ -259,7 +259,8 @@ void commit_batch(struct store *store, struct list *batch)
 		count++;
 		if (prepare_append(store, append, &append->error) != 0) {
 			/* What a read found out about the disk is no matter of this append. */
-			if (append->error.code == ERR_IO || append->error.code == ERR_CORRUPT || append->error.code == ERR_INTERNAL) {
+			if (append->error.code == ERR_IO || append->error.code == ERR_CORRUPT ||
+			    append->error.code == ERR_INTERNAL) {
 				error = append->error;
 				break;
 			}
@@ -305,7 +306,8 @@ static void write_anchor(struct store *store, bool sync)
 	snprintf(path, sizeof(path), "%s/anchor", store->data_dir);
 	snprintf(temporary, sizeof(temporary), "%s/anchor.new", store->data_dir);
 	descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	good = descriptor >= 0 && write(descriptor, note.data, note.len) == (ssize_t)note.len && (!sync || fdatasync(descriptor) == 0);
+	good = descriptor >= 0 && write(descriptor, note.data, note.len) == (ssize_t)note.len &&
+	       (!sync || fdatasync(descriptor) == 0);
 	if (descriptor >= 0)
 		close(descriptor);
 	if (!good || rename(temporary, path) != 0)
@@ -332,7 +334,8 @@ int commit_sign_checkpoint(struct store *store, bool closing, struct error *erro
 	checkpoint_sign(&checkpoint, store->signer.log, &note);
 	CHECK(!note.overflow);
 	time_text(store->options.wall_ms(), ts);
-	if (begin(store, error) != 0 || checkpoint_table_put(&writer->connection, checkpoint.size, buffer_bytes(&note), ts, error) != 0 ||
+	if (begin(store, error) != 0 ||
+	    checkpoint_table_put(&writer->connection, checkpoint.size, buffer_bytes(&note), ts, error) != 0 ||
 	    run_sql(&writer->connection, commit_sql, error) != 0) {
 		fail_transaction(store, error);
 		buffer_close(&note);
@@ -487,6 +490,7 @@ static const struct entry_value *next_chunk(struct store *store, const struct st
 	return NULL;
 }
 
+/* Best effort: the next start takes away what stays. */
 static void forget_chunks(struct store *store, const struct store_append *append)
 {
 	struct error ignored = {0};
@@ -495,8 +499,9 @@ static void forget_chunks(struct store *store, const struct store_append *append
 		return;
 	for (size_t i = 0; i < append->entry_count; i++)
 		for (size_t j = 0; j < append->entries[i].value_count; j++)
-			if (append->entries[i].values[j].size > CONTENT_CHUNK) /* Best effort: the next start takes away what stays. */
-				content_table_forget_chunks(&store->writer.connection, &append->entries[i].values[j].digest, &ignored);
+			if (append->entries[i].values[j].size > CONTENT_CHUNK)
+				content_table_forget_chunks(&store->writer.connection, &append->entries[i].values[j].digest,
+							    &ignored);
 }
 
 /* One chunk of the first append in `large`; when it has them all it moves to `finished`. On an error, to `failed`. */
@@ -511,9 +516,11 @@ static void write_chunk(struct store *store, struct list *failed)
 		error = store->broken;
 	} else if ((value = next_chunk(store, append, &error)) != NULL) {
 		uint64_t start = writer->progress.chunk * CONTENT_CHUNK;
-		struct bytes part = {value->bytes.data + start, value->size - start < CONTENT_CHUNK ? value->size - start : CONTENT_CHUNK};
+		struct bytes part = {value->bytes.data + start,
+				     value->size - start < CONTENT_CHUNK ? value->size - start : CONTENT_CHUNK};
 
-		if (begin(store, &error) == 0 && content_table_put_chunk(&writer->connection, &value->digest, writer->progress.chunk, part, &error) == 0 &&
+		if (begin(store, &error) == 0 &&
+		    content_table_put_chunk(&writer->connection, &value->digest, writer->progress.chunk, part, &error) == 0 &&
 		    run_sql(&writer->connection, commit_sql, &error) == 0) {
 			writer->progress.chunk++;
 			atomic_fetch_add(&store->counters.chunks, 1);
@@ -553,13 +560,15 @@ static bool take(struct store *store, bool *pause, struct list *signs)
 {
 	struct writer *writer = &store->writer;
 	struct list arrived;
-	bool busy = !list_empty(&writer->urgent) || !list_empty(&writer->ready) || !list_empty(&writer->large) || !list_empty(&writer->finished);
+	bool busy = !list_empty(&writer->urgent) || !list_empty(&writer->ready) || !list_empty(&writer->large) ||
+		    !list_empty(&writer->finished);
 	bool stop;
 
 	list_init(&arrived);
 	uv_mutex_lock(&store->lock);
 	if (!busy && *pause)
-		while (list_empty(&store->urgent) && list_empty(&store->queue) && list_empty(&store->sign_queue) && !store->stop) {
+		while (list_empty(&store->urgent) && list_empty(&store->queue) && list_empty(&store->sign_queue) &&
+		       !store->stop) {
 			uint64_t due = checkpoint_due_us(store);
 
 			if (due == 0)
@@ -585,7 +594,8 @@ static bool take(struct store *store, bool *pause, struct list *signs)
 			list_remove(link);
 			list_add_last(&writer->large, link);
 		}
-	busy = !list_empty(&writer->urgent) || !list_empty(&writer->ready) || !list_empty(&writer->large) || !list_empty(&writer->finished);
+	busy = !list_empty(&writer->urgent) || !list_empty(&writer->ready) || !list_empty(&writer->large) ||
+	       !list_empty(&writer->finished);
 	*pause = !busy && list_empty(signs);
 	return !(stop && *pause);
 }
@@ -662,6 +672,8 @@ static int prepare_database(struct store *store, struct error *error)
 		 (unsigned long long)store->options.wal_mib * 4 << 20);
 	if (connection_exec(connection, pragmas, error) != 0)
 		return error->code;
+	if (connection_text_is(connection, "PRAGMA journal_mode", "wal", error) != 0)
+		return error_wrap(error, "this file system cannot hold a write-ahead log (no shared memory?): use a local one");
 	/* Else a clean stop deletes the WAL, and a growing file costs twice as much for each flush. */
 	sqlite3_file_control(connection->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
 	sqlite3_wal_hook(connection->db, on_wal, store);

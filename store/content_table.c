@@ -11,16 +11,20 @@
 enum { COMPRESSION_LEVEL = 3, ORPHANS_PER_TRANSACTION = 64 };
 
 static const char put_sql[] = "INSERT INTO content(id, digest, size, encoding, bytes) VALUES(?1, ?2, ?3, ?4, ?5)";
-static const char put_blob_sql[] = "INSERT INTO blob(digest, size, encoding, bytes) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-static const char put_chunk_sql[] = "INSERT INTO blob_chunk(digest, n, encoding, bytes) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+static const char put_blob_sql[] =
+	"INSERT INTO blob(digest, size, encoding, bytes) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+static const char put_chunk_sql[] =
+	"INSERT INTO blob_chunk(digest, n, encoding, bytes) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 static const char has_blob_sql[] = "SELECT 1 FROM blob WHERE digest = ?1";
 static const char get_sql[] = "SELECT digest, size, encoding, bytes FROM content WHERE id = ?1";
-static const char get_range_sql[] = "SELECT id, digest, size, encoding, bytes FROM content WHERE id > ?1 AND id <= ?2 ORDER BY id";
+static const char get_range_sql[] =
+	"SELECT id, digest, size, encoding, bytes FROM content WHERE id > ?1 AND id <= ?2 ORDER BY id";
 static const char get_blob_sql[] = "SELECT size, encoding, bytes FROM blob WHERE digest = ?1";
 static const char get_chunks_sql[] = "SELECT n, encoding, bytes FROM blob_chunk WHERE digest = ?1 ORDER BY n";
 static const char forget_sql[] = "DELETE FROM blob_chunk WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM blob WHERE digest = ?1)";
-static const char forget_orphans_sql[] = "DELETE FROM blob_chunk WHERE rowid IN (SELECT c.rowid FROM blob_chunk c WHERE NOT EXISTS "
-					 "(SELECT 1 FROM blob b WHERE b.digest = c.digest) LIMIT ?1)";
+static const char forget_orphans_sql[] =
+	"DELETE FROM blob_chunk WHERE rowid IN (SELECT c.rowid FROM blob_chunk c WHERE NOT EXISTS "
+	"(SELECT 1 FROM blob b WHERE b.digest = c.digest) LIMIT ?1)";
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
@@ -66,7 +70,8 @@ static int put_blob(struct connection *connection, const struct entry_value *val
 	return error->code;
 }
 
-int content_table_put(struct connection *connection, uint64_t seq, unsigned slot, const struct entry_value *value, struct error *error)
+int content_table_put(struct connection *connection, uint64_t seq, unsigned slot, const struct entry_value *value,
+		      struct error *error)
 {
 	bool small = value->size <= CONTENT_SMALL_MAX;
 	sqlite3_stmt *statement = statement_take(connection, put_sql, error);
@@ -101,7 +106,8 @@ int content_table_has_blob(struct connection *connection, const struct digest *d
 	return 0;
 }
 
-int content_table_put_chunk(struct connection *connection, const struct digest *digest, uint64_t n, struct bytes bytes, struct error *error)
+int content_table_put_chunk(struct connection *connection, const struct digest *digest, uint64_t n, struct bytes bytes,
+			    struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, put_chunk_sql, error);
 	enum content_encoding encoding;
@@ -153,7 +159,8 @@ static int decode_bytes(struct bytes stored, uint64_t encoding, uint8_t *into, u
 {
 	if (encoding == CONTENT_RAW) {
 		if (stored.len != size)
-			return error_set(error, ERR_CORRUPT, "%zu bytes are stored, %llu were written", stored.len, (unsigned long long)size);
+			return error_set(error, ERR_CORRUPT, "%zu bytes are stored, %llu were written", stored.len,
+					 (unsigned long long)size);
 		if (size > 0)
 			memcpy(into, stored.data, size);
 		return 0;
@@ -163,7 +170,8 @@ static int decode_bytes(struct bytes stored, uint64_t encoding, uint8_t *into, u
 	return 0;
 }
 
-static int read_chunks(struct connection *connection, const struct digest *digest, uint8_t *into, uint64_t size, struct error *error)
+static int read_chunks(struct connection *connection, const struct digest *digest, uint8_t *into, uint64_t size,
+		       struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, get_chunks_sql, error);
 	uint64_t n = 0, done = 0;
@@ -208,7 +216,8 @@ static int wrap_digest(const struct digest *digest, struct error *error)
 	return error_wrap(error, "content %s", text);
 }
 
-int content_table_read_blob(struct connection *connection, struct arena *arena, const struct digest *digest, struct bytes *bytes, struct error *error)
+int content_table_read_blob(struct connection *connection, struct arena *arena, const struct digest *digest, struct bytes *bytes,
+			    struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, get_blob_sql, error);
 	uint64_t size, encoding;
@@ -246,7 +255,8 @@ int content_table_read_blob(struct connection *connection, struct arena *arena, 
 	return wrap_digest(digest, error);
 }
 
-int content_table_read(struct connection *connection, struct arena *arena, uint64_t id, const struct digest *digest, struct bytes *bytes, struct error *error)
+int content_table_read(struct connection *connection, struct arena *arena, uint64_t id, const struct digest *digest,
+		       struct bytes *bytes, struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, get_sql, error);
 	struct digest stored;
@@ -279,7 +289,8 @@ int content_table_read(struct connection *connection, struct arena *arena, uint6
 }
 
 /* The entries are one stretch of the journal without gaps, so their values are one range of row ids. */
-int content_table_fill(struct connection *connection, struct arena *arena, struct entry *entries, size_t count, uint64_t value_max, struct error *error)
+int content_table_fill(struct connection *connection, struct arena *arena, struct entry *entries, size_t count,
+		       uint64_t value_max, struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, get_range_sql, error);
 	uint64_t first, last;
@@ -299,7 +310,8 @@ int content_table_fill(struct connection *connection, struct arena *arena, struc
 		struct entry *entry = &entries[(id >> 8) - first];
 		struct entry_value *value = &entry->values[entry->value_count];
 
-		if ((id & 0xff) != entry->value_count || entry->value_count == ENTRY_VALUES_MAX || !column_digest(statement, 1, &value->digest)) {
+		if ((id & 0xff) != entry->value_count || entry->value_count == ENTRY_VALUES_MAX ||
+		    !column_digest(statement, 1, &value->digest)) {
 			error_set(error, ERR_CORRUPT, "the values of entry %llu are damaged", (unsigned long long)entry->seq);
 			break;
 		}
@@ -334,7 +346,8 @@ static const char find_in_run_sql[] =
 	"SELECT c.id FROM run r CROSS JOIN run_entry e ON e.run = r.seq CROSS JOIN content c ON c.id > (e.seq_first << 8) AND"
 	" c.id <= ((e.seq_first + e.count) << 8) WHERE r.id = ?2 AND c.digest = ?1 LIMIT 1";
 
-static int find_content(struct connection *connection, const char *sql, const struct digest *digest, const char *run_id, uint64_t *id, struct error *error)
+static int find_content(struct connection *connection, const char *sql, const struct digest *digest, const char *run_id,
+			uint64_t *id, struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, sql, error);
 	int step;
@@ -374,7 +387,9 @@ int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id
 	if (id == 0 && run_id != NULL && find_content(connection, find_in_run_sql, digest, run_id, &id, error) != 0)
 		return error->code;
 	if (id == 0) {
-		error_set(error, ERR_NOT_FOUND, run_id != NULL ? "neither run %s nor the stored documents have it" : "it is not stored under its digest%s",
+		error_set(error, ERR_NOT_FOUND,
+			  run_id != NULL ? "neither run %s nor the stored documents have it"
+					 : "it is not stored under its digest%s",
 			  run_id != NULL ? run_id : "");
 		return wrap_digest(digest, error);
 	}

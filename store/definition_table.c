@@ -6,13 +6,16 @@
 #include "store/internal.h"
 #include "workflow/base/check.h"
 
-static const char registered_sql[] = "SELECT digest FROM definition WHERE namespace = ?1 AND name = ?2 AND version = ?3 AND registered = 1";
+static const char registered_sql[] =
+	"SELECT digest FROM definition WHERE namespace = ?1 AND name = ?2 AND version = ?3 AND registered = 1";
 static const char known_sql[] = "SELECT 1 FROM definition WHERE digest = ?1";
-static const char insert_sql[] = "INSERT INTO definition(seq, namespace, name, version, digest, added_ms, registered, document, source) "
-				 "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-static const char insert_document_sql[] =
-	"INSERT INTO document(seq, digest, size, media_type, added_ms, content) VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
-static const char insert_configuration_sql[] = "INSERT INTO configuration(seq, runtime, digest, record, content) VALUES(?1, ?2, ?3, ?4, ?5)";
+static const char insert_sql[] =
+	"INSERT INTO definition(seq, namespace, name, version, digest, added_ms, registered, document, source) "
+	"VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+static const char insert_document_sql[] = "INSERT INTO document(seq, digest, size, media_type, added_ms, content) VALUES(?1, ?2, "
+					  "?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+static const char insert_configuration_sql[] =
+	"INSERT INTO configuration(seq, runtime, digest, record, content) VALUES(?1, ?2, ?3, ?4, ?5)";
 
 static const char *text_or_empty(const struct json *object, const char *name)
 {
@@ -24,7 +27,8 @@ static const char *text_or_empty(const struct json *object, const char *name)
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
 /* What is registered under the entry's name and version. */
-static int find_registered(struct connection *connection, const struct entry *entry, bool *found, struct digest *digest, struct error *error)
+static int find_registered(struct connection *connection, const struct entry *entry, bool *found, struct digest *digest,
+			   struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, registered_sql, error);
 	int step;
@@ -59,8 +63,10 @@ int definition_table_check(struct connection *connection, const struct entry *en
 		return error->code;
 	if (!found || digest_equal(&digest, &registered))
 		return 0;
-	return error_set(error, ERR_EXISTS, "%.63s/%.63s:%.64s is registered already, with other content: give it another version",
-			 text_or_empty(entry->data, "namespace"), text_or_empty(entry->data, "name"), text_or_empty(entry->data, "version"));
+	return error_set(error, ERR_EXISTS,
+			 "%.63s/%.63s:%.64s is registered already, with other content: give it another version",
+			 text_or_empty(entry->data, "namespace"), text_or_empty(entry->data, "name"),
+			 text_or_empty(entry->data, "version"));
 }
 
 static int is_known(struct connection *connection, const struct digest *digest, bool *known, struct error *error)
@@ -110,7 +116,7 @@ static int apply_definition(struct connection *connection, const struct entry *e
 	bind_text(statement, 3, text_or_empty(entry->data, "name"));
 	bind_text(statement, 4, text_or_empty(entry->data, "version"));
 	bind_digest(statement, 5, &digest);
-	bind_number(statement, 6, (uint64_t)entry->time_ms);
+	bind_time(statement, 6, entry->time_ms);
 	bind_number(statement, 7, registered);
 	bind_number(statement, 8, document);
 	if (source != 0)
@@ -131,7 +137,7 @@ static int apply_document(struct connection *connection, const struct entry *ent
 	bind_digest(statement, 2, &digest);
 	bind_number(statement, 3, entry->values[0].size);
 	bind_text(statement, 4, text_or_empty(entry->data, "mediaType"));
-	bind_number(statement, 5, (uint64_t)entry->time_ms);
+	bind_time(statement, 5, entry->time_ms);
 	bind_number(statement, 6, CONTENT_ID(entry->seq, 0));
 	return statement_run(connection, statement, error);
 }
@@ -186,7 +192,8 @@ int definition_table_apply(struct connection *connection, const struct entry *en
 
 static const char newest_key_sql[] = "SELECT key_id FROM public_key WHERE purpose = ?1 ORDER BY seq DESC LIMIT 1";
 
-int definition_table_key_is_newest(struct connection *connection, const char *purpose, const char *key_id, bool *newest, struct error *error)
+int definition_table_key_is_newest(struct connection *connection, const char *purpose, const char *key_id, bool *newest,
+				   struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, newest_key_sql, error);
 	int step;
@@ -206,9 +213,12 @@ int definition_table_key_is_newest(struct connection *connection, const char *pu
 /* --- for readers: definitions ------------------------------------------------------------------------------------- */
 
 #define DEFINITION_COLUMNS "seq, namespace, name, version, digest, added_ms"
-static const char get_sql[] = "SELECT " DEFINITION_COLUMNS " FROM definition WHERE namespace = ?1 AND name = ?2 AND version = ?3 AND registered = 1";
-static const char versions_sql[] = "SELECT " DEFINITION_COLUMNS " FROM definition WHERE namespace = ?1 AND name = ?2 AND registered = 1";
-static const char list_sql[] = "SELECT " DEFINITION_COLUMNS " FROM definition WHERE registered = 1 AND seq < ?1 ORDER BY seq DESC LIMIT ?2";
+static const char get_sql[] =
+	"SELECT " DEFINITION_COLUMNS " FROM definition WHERE namespace = ?1 AND name = ?2 AND version = ?3 AND registered = 1";
+static const char versions_sql[] =
+	"SELECT " DEFINITION_COLUMNS " FROM definition WHERE namespace = ?1 AND name = ?2 AND registered = 1";
+static const char list_sql[] =
+	"SELECT " DEFINITION_COLUMNS " FROM definition WHERE registered = 1 AND seq < ?1 ORDER BY seq DESC LIMIT ?2";
 static const char bodies_sql[] = "SELECT document, source FROM definition WHERE digest = ?1 LIMIT 1";
 
 static void read_definition(sqlite3_stmt *statement, struct arena *arena, struct store_definition *definition)
@@ -278,8 +288,8 @@ static int compare_versions(const char *a, const char *b)
 	return (*a == '.') - (*b == '.');
 }
 
-int reader_definition(struct store_reader *reader, struct arena *arena, const char *namespace, const char *name, const char *version,
-		      struct store_definition *definition, struct error *error)
+int reader_definition(struct store_reader *reader, struct arena *arena, const char *namespace, const char *name,
+		      const char *version, struct store_definition *definition, struct error *error)
 {
 	sqlite3_stmt *statement;
 	bool found = false;
@@ -302,11 +312,13 @@ int reader_definition(struct store_reader *reader, struct arena *arena, const ch
 		found = true;
 	}
 	if (step == 0 && !found)
-		return error_set(error, ERR_NOT_FOUND, "there is no definition %.63s/%.63s%s%.64s", namespace, name, version ? ":" : "", version ? version : "");
+		return error_set(error, ERR_NOT_FOUND, "there is no definition %.63s/%.63s%s%.64s", namespace, name,
+				 version ? ":" : "", version ? version : "");
 	return error->code;
 }
 
-int reader_definitions(struct store_reader *reader, struct arena *arena, uint64_t before_seq, size_t limit, struct store_definition **definitions, size_t *count, struct error *error)
+int reader_definitions(struct store_reader *reader, struct arena *arena, uint64_t before_seq, size_t limit,
+		       struct store_definition **definitions, size_t *count, struct error *error)
 {
 	sqlite3_stmt *statement;
 	size_t cap = 0;
@@ -334,7 +346,8 @@ int reader_definitions(struct store_reader *reader, struct arena *arena, uint64_
 	return error->code;
 }
 
-int reader_definition_document(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct bytes *document, struct bytes *source, struct error *error)
+int reader_definition_document(struct store_reader *reader, struct arena *arena, const struct digest *digest,
+			       struct bytes *document, struct bytes *source, struct error *error)
 {
 	struct connection *connection = &reader->connection;
 	uint64_t document_id, source_id;
@@ -372,7 +385,8 @@ static const char get_document_sql[] = "SELECT seq, size, media_type, added_ms F
 static const char get_configuration_sql[] = "SELECT content FROM configuration WHERE digest = ?1 ORDER BY seq DESC LIMIT 1";
 static const char newest_configuration_sql[] = "SELECT digest FROM configuration WHERE runtime = ?1 ORDER BY seq DESC LIMIT 1";
 
-int reader_document(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct store_document *document, struct error *error)
+int reader_document(struct store_reader *reader, struct arena *arena, const struct digest *digest,
+		    struct store_document *document, struct error *error)
 {
 	sqlite3_stmt *statement;
 	int step;
@@ -402,7 +416,8 @@ int reader_document(struct store_reader *reader, struct arena *arena, const stru
 	return 0;
 }
 
-int reader_configuration(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct bytes *record, struct error *error)
+int reader_configuration(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct bytes *record,
+			 struct error *error)
 {
 	sqlite3_stmt *statement;
 	uint64_t content;
@@ -427,7 +442,8 @@ int reader_configuration(struct store_reader *reader, struct arena *arena, const
 	return content_table_read(&reader->connection, arena, content, NULL, record, error);
 }
 
-int reader_configuration_of(struct store_reader *reader, struct arena *arena, const char *runtime, struct digest *digest, struct error *error)
+int reader_configuration_of(struct store_reader *reader, struct arena *arena, const char *runtime, struct digest *digest,
+			    struct error *error)
 {
 	sqlite3_stmt *statement;
 	int step;

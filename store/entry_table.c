@@ -29,7 +29,8 @@ int entry_table_put_leaf(struct connection *connection, uint64_t seq, const stru
 	return statement_run(connection, statement, error);
 }
 
-int entry_table_put(struct connection *connection, uint64_t seq, const struct digest *leaf, struct bytes bytes, struct error *error)
+int entry_table_put(struct connection *connection, uint64_t seq, const struct digest *leaf, struct bytes bytes,
+		    struct error *error)
 {
 	sqlite3_stmt *statement;
 
@@ -43,7 +44,8 @@ int entry_table_put(struct connection *connection, uint64_t seq, const struct di
 	return statement_run(connection, statement, error);
 }
 
-int entry_table_put_node(struct connection *connection, unsigned level, uint64_t index, const struct digest *hash, struct error *error)
+int entry_table_put_node(struct connection *connection, unsigned level, uint64_t index, const struct digest *hash,
+			 struct error *error)
 {
 	sqlite3_stmt *statement;
 
@@ -62,7 +64,8 @@ int entry_table_size(struct connection *connection, uint64_t *size, struct error
 {
 	int64_t leaves, nodes;
 
-	if (connection_number(connection, size_sql, &leaves, error) != 0 || connection_number(connection, node_size_sql, &nodes, error) != 0)
+	if (connection_number(connection, size_sql, &leaves, error) != 0 ||
+	    connection_number(connection, node_size_sql, &nodes, error) != 0)
 		return error->code;
 	*size = (uint64_t)(leaves > nodes ? leaves : nodes);
 	return 0;
@@ -78,7 +81,8 @@ int entry_table_read_node(void *arg, unsigned level, uint64_t index, struct dige
 	bool found;
 
 	if (level % STORE_NODE_LEVELS != 0) {
-		if (entry_table_read_node(arg, level - 1, index * 2, &left) != 0 || entry_table_read_node(arg, level - 1, index * 2 + 1, &right) != 0)
+		if (entry_table_read_node(arg, level - 1, index * 2, &left) != 0 ||
+		    entry_table_read_node(arg, level - 1, index * 2 + 1, &right) != 0)
 			return -1;
 		*hash = log_tree_node(&left, &right);
 		return 0;
@@ -110,8 +114,10 @@ int entry_table_load_tree(struct connection *connection, struct log_tree *tree, 
 	for (unsigned level = 0; level < LOG_TREE_LEVELS_MAX; level++)
 		if ((size >> level) & 1)
 			if (entry_table_read_node(connection, level, (size >> level) - 1, &tree->peak[level]) != 0)
-				return error_set(error, ERR_CORRUPT, "journal-seq: a leaf or node under (%u, %llu) is missing of the tree of %llu entries", level,
-						 (unsigned long long)((size >> level) - 1), (unsigned long long)size);
+				return error_set(
+					error, ERR_CORRUPT,
+					"journal-seq: a leaf or node under (%u, %llu) is missing of the tree of %llu entries",
+					level, (unsigned long long)((size >> level) - 1), (unsigned long long)size);
 	return 0;
 }
 
@@ -133,7 +139,8 @@ int entry_table_bytes(struct connection *connection, struct arena *arena, uint64
 	return 0;
 }
 
-int entry_table_origin(struct connection *connection, struct arena *arena, const char **origin, const char **vkey, struct error *error)
+int entry_table_origin(struct connection *connection, struct arena *arena, const char **origin, const char **vkey,
+		       struct error *error)
 {
 	struct bytes bytes;
 	struct entry entry;

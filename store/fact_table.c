@@ -7,7 +7,8 @@
 
 enum { PREFIX_DIGITS_MIN = 12 };
 
-static const char insert_sql[] = "INSERT INTO fact(seq, id, accepted, run, runtime, class, document) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+static const char insert_sql[] =
+	"INSERT INTO fact(seq, id, accepted, run, runtime, class, document) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 int fact_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error)
 {
@@ -38,7 +39,9 @@ int fact_table_apply(struct connection *connection, uint64_t run, const struct e
 
 /* A fact outlives its run when retention keeps it. */
 #define FACT_COLUMNS "f.seq, f.id, f.accepted, coalesce(r.id, ''), f.runtime, f.class, f.document"
-static const char by_id_sql[] = "SELECT " FACT_COLUMNS " FROM fact f LEFT JOIN run r ON r.seq = f.run WHERE f.id >= ?1 AND f.id <= ?2 ORDER BY f.id LIMIT 2";
+static const char by_id_sql[] =
+	"SELECT " FACT_COLUMNS
+	" FROM fact f LEFT JOIN run r ON r.seq = f.run WHERE f.id >= ?1 AND f.id <= ?2 ORDER BY f.id LIMIT 2";
 
 static void read_fact(sqlite3_stmt *statement, struct arena *arena, struct store_fact *fact)
 {
@@ -58,7 +61,7 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	const struct {
 		const char *name, *text;
 	} texts[] = {
-		{":run", filter->run_id},   {":namespace", filter->namespace},		{":name", filter->name},
+		{":run", filter->run_id},      {":namespace", filter->namespace},	  {":name", filter->name},
 		{":runtime", filter->runtime}, {":class", filter->reproducibility_class},
 	};
 	struct buffer sql;
@@ -69,7 +72,8 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	buffer_add_text(&sql, "SELECT " FACT_COLUMNS " FROM ");
 	/* The facts of a run lie in its own stretches of the journal: no index of facts by run is needed. */
 	if (filter->run_id != NULL)
-		buffer_add_text(&sql, "run r CROSS JOIN run_entry e ON e.run = r.seq CROSS JOIN fact f ON f.seq >= e.seq_first AND f.seq < e.seq_first + e.count"
+		buffer_add_text(&sql, "run r CROSS JOIN run_entry e ON e.run = r.seq CROSS JOIN fact f ON f.seq >= e.seq_first "
+				      "AND f.seq < e.seq_first + e.count"
 				      " WHERE r.id = :run AND e.seq_first + e.count > :after AND f.seq > :after");
 	else
 		buffer_add_text(&sql, "fact f LEFT JOIN run r ON r.seq = f.run WHERE f.seq > :after");
@@ -104,7 +108,8 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	return statement;
 }
 
-int reader_facts(struct store_reader *reader, struct arena *arena, const struct store_fact_filter *filter, struct store_fact **facts, size_t *count, struct error *error)
+int reader_facts(struct store_reader *reader, struct arena *arena, const struct store_fact_filter *filter,
+		 struct store_fact **facts, size_t *count, struct error *error)
 {
 	size_t cap = 0, limit = filter->limit == 0 ? 100 : filter->limit > STORE_PAGE_MAX ? STORE_PAGE_MAX : filter->limit;
 	sqlite3_stmt *statement;
@@ -157,7 +162,8 @@ static bool prefix_range(const char *prefix, struct digest *from, struct digest 
 	return true;
 }
 
-int reader_fact(struct store_reader *reader, struct arena *arena, const char *id_prefix, struct store_fact *fact, struct error *error)
+int reader_fact(struct store_reader *reader, struct arena *arena, const char *id_prefix, struct store_fact *fact,
+		struct error *error)
 {
 	struct digest from, to;
 	sqlite3_stmt *statement;
@@ -166,7 +172,8 @@ int reader_fact(struct store_reader *reader, struct arena *arena, const char *id
 
 	ERROR_BEGIN(error);
 	if (!prefix_range(id_prefix, &from, &to))
-		return error_set(error, ERR_INVALID, "\"%.80s\" is no fact id: %d to %d lower-case hex digits", id_prefix, PREFIX_DIGITS_MIN, DIGEST_HEX_LEN);
+		return error_set(error, ERR_INVALID, "\"%.80s\" is no fact id: %d to %d lower-case hex digits", id_prefix,
+				 PREFIX_DIGITS_MIN, DIGEST_HEX_LEN);
 	statement = statement_take(&reader->connection, by_id_sql, error);
 	if (statement == NULL)
 		return error->code;
@@ -188,7 +195,8 @@ int reader_fact(struct store_reader *reader, struct arena *arena, const char *id
 	return error_set(error, ERR_INVALID, "%.64s is the beginning of several facts: give more digits", id_prefix);
 }
 
-int reader_fact_record(struct store_reader *reader, struct arena *arena, uint64_t seq, struct store_fact_record *record, struct error *error)
+int reader_fact_record(struct store_reader *reader, struct arena *arena, uint64_t seq, struct store_fact_record *record,
+		       struct error *error)
 {
 	struct connection *connection = &reader->connection;
 	struct entry entry;
@@ -199,15 +207,18 @@ int reader_fact_record(struct store_reader *reader, struct arena *arena, uint64_
 
 	ERROR_BEGIN(error);
 	memset(record, 0, sizeof(*record));
-	if (entry_table_bytes(connection, arena, seq, &record->entry, error) != 0 || entry_decode(arena, record->entry, reader->origin, &entry, error) != 0)
+	if (entry_table_bytes(connection, arena, seq, &record->entry, error) != 0 ||
+	    entry_decode(arena, record->entry, reader->origin, &entry, error) != 0)
 		return error->code;
 	if (entry.kind != ENTRY_FACT_RECORDED)
-		return error_set(error, ERR_NOT_FOUND, "entry %llu is no fact but %s", (unsigned long long)seq, entry_kind_name(entry.kind));
+		return error_set(error, ERR_NOT_FOUND, "entry %llu is no fact but %s", (unsigned long long)seq,
+				 entry_kind_name(entry.kind));
 	first = json_at(json_get(entry.data, "signatures"), 0);
 	key_id = json_get_text(first, "keyid");
 	sig = json_get_text(first, "sig");
 	buffer_init(&signature, 256);
-	if (key_id == NULL || strlen(key_id) != KEY_ID_LEN || sig == NULL || !base64_decode(bytes_text(sig), &signature) || signature.len != KEY_SIGNATURE_LEN) {
+	if (key_id == NULL || strlen(key_id) != KEY_ID_LEN || sig == NULL || !base64_decode(bytes_text(sig), &signature) ||
+	    signature.len != KEY_SIGNATURE_LEN) {
 		error_set(error, ERR_CORRUPT, "entry-mismatch: entry %llu holds no signature", (unsigned long long)seq);
 	} else {
 		memcpy(record->signature.key_id, key_id, KEY_ID_LEN + 1);

@@ -62,6 +62,8 @@ int connection_exec(struct connection *connection, const char *sql, struct error
 int connection_fail(struct connection *connection, int rc, const char *what, struct error *error);
 /* One number from a query without parameters. */
 int connection_number(struct connection *connection, const char *sql, int64_t *number, struct error *error);
+/* ERR_UNSUPPORTED unless the query's one value is this text. */
+int connection_text_is(struct connection *connection, const char *sql, const char *text, struct error *error);
 
 /* Prepared once per connection and kept: `sql` is a constant, its address is the key. NULL: error is set. */
 sqlite3_stmt *statement_take(struct connection *connection, const char *sql, struct error *error);
@@ -75,6 +77,7 @@ void statement_end(sqlite3_stmt *statement); /* reset and clear the bindings, wh
 
 /* Bound bytes stay untouched until the statement has ended. */
 void bind_number(sqlite3_stmt *statement, int index, uint64_t number);
+void bind_time(sqlite3_stmt *statement, int index, int64_t time_ms); /* may lie before 1970 */
 void bind_text(sqlite3_stmt *statement, int index, const char *text); /* NULL: null */
 void bind_bytes(sqlite3_stmt *statement, int index, struct bytes bytes);
 void bind_digest(sqlite3_stmt *statement, int index, const struct digest *digest);
@@ -120,6 +123,8 @@ int content_table_fill(struct connection *connection, struct arena *arena, struc
 
 /* The row id of a run: the seq of its run.created. ERR_NOT_FOUND. */
 int run_table_find(struct connection *connection, const char *id, uint64_t *run, struct error *error);
+/* Was there a run of this id that retention removed? */
+int run_table_is_purged(struct connection *connection, const char *id, bool *purged, struct error *error);
 int run_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);
 int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t seq_first, uint64_t count, struct error *error);
 int fact_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);

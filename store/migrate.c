@@ -15,7 +15,8 @@ unsigned migrate_version(void)
 	return COUNT_OF(migrations);
 }
 
-static int read_versions(struct connection *connection, int64_t *application, int64_t *version, int64_t *objects, struct error *error)
+static int read_versions(struct connection *connection, int64_t *application, int64_t *version, int64_t *objects,
+			 struct error *error)
 {
 	if (connection_number(connection, "PRAGMA application_id", application, error) != 0 ||
 	    connection_number(connection, "PRAGMA user_version", version, error) != 0 ||
@@ -29,8 +30,10 @@ static int check_versions(int64_t application, int64_t version, struct error *er
 	if (application != STORE_APPLICATION_ID)
 		return error_set(error, ERR_INVALID, "this is no Reprise journal (application id %lld)", (long long)application);
 	if (version > (int64_t)COUNT_OF(migrations))
-		return error_set(error, ERR_UNSUPPORTED, "the journal has schema version %lld, this program knows versions up to %zu: use a newer reprised",
-				 (long long)version, COUNT_OF(migrations));
+		return error_set(
+			error, ERR_UNSUPPORTED,
+			"the journal has schema version %lld, this program knows versions up to %zu: use a newer reprised",
+			(long long)version, COUNT_OF(migrations));
 	return 0;
 }
 
@@ -43,8 +46,9 @@ int migrate_check(struct connection *connection, struct error *error)
 	if (check_versions(application, version, error) != 0)
 		return error->code;
 	if (version < (int64_t)COUNT_OF(migrations))
-		return error_set(error, ERR_UNSUPPORTED, "the journal has schema version %lld, older than %zu: start reprised on it once", (long long)version,
-				 COUNT_OF(migrations));
+		return error_set(error, ERR_UNSUPPORTED,
+				 "the journal has schema version %lld, older than %zu: start reprised on it once",
+				 (long long)version, COUNT_OF(migrations));
 	return 0;
 }
 

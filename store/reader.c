@@ -41,8 +41,8 @@ int reader_open_connection(struct store_reader *reader, const char *path, int fl
 	memset(reader, 0, sizeof(*reader));
 	if (connection_open(&reader->connection, path, SQLITE_OPEN_READONLY | flags, error) != 0)
 		return error->code;
-	if (connection_exec(&reader->connection, "PRAGMA query_only=1", error) != 0 || migrate_check(&reader->connection, error) != 0 ||
-	    load_origin(reader, error) != 0)
+	if (connection_exec(&reader->connection, "PRAGMA query_only=1", error) != 0 ||
+	    migrate_check(&reader->connection, error) != 0 || load_origin(reader, error) != 0)
 		reader_close_connection(reader);
 	return error->code;
 }
@@ -63,7 +63,8 @@ static void do_work(struct store_reader *reader, struct store_read *read)
 	if (run_sql(&reader->connection, begin_sql, &read->error) != 0)
 		return;
 	read->work(reader, read);
-	if (!sqlite3_get_autocommit(reader->connection.db) && run_sql(&reader->connection, end_sql, &error) != 0 && read->error.code == ERR_NONE)
+	if (!sqlite3_get_autocommit(reader->connection.db) && run_sql(&reader->connection, end_sql, &error) != 0 &&
+	    read->error.code == ERR_NONE)
 		read->error = error;
 }
 
@@ -192,8 +193,9 @@ int reader_stats(struct store_reader *reader, struct store_stats *stats, struct 
 		const char *sql;
 		uint64_t *into;
 	} counts[] = {
-		{runs_sql, &stats->runs},		{open_runs_sql, &stats->open_runs}, {facts_sql, &stats->facts},
-		{checkpoints_sql, &stats->checkpoints}, {tiles_sql, &stats->pruned_tiles},
+		{runs_sql, &stats->runs},	   {open_runs_sql, &stats->open_runs},
+		{facts_sql, &stats->facts},	   {checkpoints_sql, &stats->checkpoints},
+		{tiles_sql, &stats->pruned_tiles},
 	};
 
 	ERROR_BEGIN(error);

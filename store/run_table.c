@@ -7,19 +7,22 @@
 #include "workflow/base/time.h"
 
 static const char find_sql[] = "SELECT seq FROM run WHERE id = ?1";
-static const char insert_sql[] =
-	"INSERT INTO run(seq, id, namespace, name, version, definition, request, status, created_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+static const char insert_sql[] = "INSERT INTO run(seq, id, namespace, name, version, definition, request, status, created_ms) "
+				 "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 static const char insert_label_sql[] = "INSERT INTO run_label(key, value, run) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
 static const char update_sql[] = "UPDATE run SET status = ?2, ended_ms = ?3, killed = ?4 WHERE seq = ?1";
-static const char insert_timer_sql[] = "INSERT INTO timer(run, timer, due_ms) VALUES(?1, ?2, ?3) ON CONFLICT DO UPDATE SET due_ms = excluded.due_ms";
+static const char insert_timer_sql[] =
+	"INSERT INTO timer(run, timer, due_ms) VALUES(?1, ?2, ?3) ON CONFLICT DO UPDATE SET due_ms = excluded.due_ms";
 static const char delete_timer_sql[] = "DELETE FROM timer WHERE run = ?1 AND timer = ?2";
 static const char delete_timers_sql[] = "DELETE FROM timer WHERE run = ?1";
 /* Stretches are as long as they can be, so that they follow from the entries alone, however these were batched. */
-static const char extend_sql[] = "UPDATE run_entry SET count = count + ?3 WHERE run = ?1 AND seq_first = (SELECT max(seq_first) FROM run_entry "
-				 "WHERE run = ?1) AND seq_first + count = ?2";
+static const char extend_sql[] =
+	"UPDATE run_entry SET count = count + ?3 WHERE run = ?1 AND seq_first = (SELECT max(seq_first) FROM run_entry "
+	"WHERE run = ?1) AND seq_first + count = ?2";
 static const char insert_entries_sql[] = "INSERT INTO run_entry(run, seq_first, count) VALUES(?1, ?2, ?3)";
-static const char stretches_sql[] = "SELECT e.seq_first, e.count FROM run_entry e WHERE e.run = ?1 AND e.seq_first >= "
-				    "coalesce((SELECT max(seq_first) FROM run_entry WHERE run = ?1 AND seq_first <= ?2), 0) ORDER BY e.seq_first";
+static const char stretches_sql[] =
+	"SELECT e.seq_first, e.count FROM run_entry e WHERE e.run = ?1 AND e.seq_first >= "
+	"coalesce((SELECT max(seq_first) FROM run_entry WHERE run = ?1 AND seq_first <= ?2), 0) ORDER BY e.seq_first";
 static const char entries_sql[] = "SELECT seq, bytes FROM entry WHERE seq >= ?1 AND seq < ?2 ORDER BY seq LIMIT ?3";
 
 int run_table_find(struct connection *connection, const char *id, uint64_t *run, struct error *error)
@@ -38,6 +41,24 @@ int run_table_find(struct connection *connection, const char *id, uint64_t *run,
 	*run = column_number(statement, 0);
 	statement_end(statement);
 	return 0;
+}
+
+static const char purged_sql[] = "SELECT 1 FROM run_tombstone WHERE id = ?1";
+
+int run_table_is_purged(struct connection *connection, const char *id, bool *purged, struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, purged_sql, error);
+	int step;
+
+	*purged = false;
+	if (statement == NULL)
+		return error->code;
+	bind_text(statement, 1, id);
+	step = statement_step(connection, statement, error);
+	*purged = step > 0;
+	if (*purged)
+		statement_end(statement);
+	return step < 0 ? (int)error->code : 0;
 }
 
 static const char *text_or_empty(const struct json *object, const char *name)
@@ -95,14 +116,15 @@ static int insert_run(struct connection *connection, const struct entry *entry, 
 	bind_digest(statement, 6, &definition);
 	bind_digest(statement, 7, &request);
 	bind_text(statement, 8, "running");
-	bind_number(statement, 9, (uint64_t)entry->time_ms);
+	bind_time(statement, 9, entry->time_ms);
 	if (statement_run(connection, statement, error) != 0)
 		return error->code;
 	return insert_labels(connection, entry->seq, entry, error);
 }
 
 /* ended_ms 0: it goes on. */
-static int set_status(struct connection *connection, uint64_t run, const char *status, int64_t ended_ms, bool killed, struct error *error)
+static int set_status(struct connection *connection, uint64_t run, const char *status, int64_t ended_ms, bool killed,
+		      struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, update_sql, error);
 
@@ -111,7 +133,7 @@ static int set_status(struct connection *connection, uint64_t run, const char *s
 	bind_number(statement, 1, run);
 	bind_text(statement, 2, status);
 	if (ended_ms != 0)
-		bind_number(statement, 3, (uint64_t)ended_ms);
+		bind_time(statement, 3, ended_ms);
 	bind_number(statement, 4, killed);
 	if (statement_run(connection, statement, error) != 0 || ended_ms == 0)
 		return error->code;
@@ -136,7 +158,7 @@ static int apply_timer(struct connection *connection, uint64_t run, const struct
 	bind_number(statement, 1, run);
 	bind_text(statement, 2, text_or_empty(entry->data, "timer"));
 	if (set)
-		bind_number(statement, 3, (uint64_t)due_ms);
+		bind_time(statement, 3, due_ms);
 	return statement_run(connection, statement, error);
 }
 
@@ -186,12 +208,14 @@ int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t 
 /* --- for readers -------------------------------------------------------------------------------------------------- */
 
 /* The last entry follows from the stretches: a column for it would cost one more page in every commit. */
-#define RUN_COLUMNS                                                                                                                        \
-	"r.seq, r.id, r.namespace, r.name, r.version, r.status, r.definition, r.request, r.created_ms, coalesce(r.ended_ms, 0), r.killed," \
+#define RUN_COLUMNS                                                                                                           \
+	"r.seq, r.id, r.namespace, r.name, r.version, r.status, r.definition, r.request, r.created_ms, coalesce(r.ended_ms, " \
+	"0), r.killed,"                                                                                                       \
 	" (SELECT e.seq_first + e.count - 1 FROM run_entry e WHERE e.run = r.seq ORDER BY e.seq_first DESC LIMIT 1)"
 
 static const char get_sql[] = "SELECT " RUN_COLUMNS " FROM run r WHERE r.id = ?1";
-static const char open_sql[] = "SELECT " RUN_COLUMNS " FROM run r WHERE r.ended_ms IS NULL AND r.seq > ?1 ORDER BY r.seq LIMIT ?2";
+static const char open_sql[] =
+	"SELECT " RUN_COLUMNS " FROM run r WHERE r.ended_ms IS NULL AND r.seq > ?1 ORDER BY r.seq LIMIT ?2";
 
 static void read_run(sqlite3_stmt *statement, struct arena *arena, struct store_run *run)
 {
@@ -231,8 +255,8 @@ int reader_run(struct store_reader *reader, struct arena *arena, const char *id,
 }
 
 /* All rows of a statement, at most `limit`. The statement is ended. */
-static int read_runs(struct store_reader *reader, sqlite3_stmt *statement, struct arena *arena, size_t limit, struct store_run **runs, size_t *count,
-		     struct error *error)
+static int read_runs(struct store_reader *reader, sqlite3_stmt *statement, struct arena *arena, size_t limit,
+		     struct store_run **runs, size_t *count, struct error *error)
 {
 	size_t cap = 0;
 	int step;
@@ -263,7 +287,8 @@ static size_t page_limit(size_t limit)
 	return limit == 0 ? 100 : limit > STORE_PAGE_MAX ? STORE_PAGE_MAX : limit;
 }
 
-int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t after_seq, size_t limit, struct store_run **runs, size_t *count, struct error *error)
+int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t after_seq, size_t limit, struct store_run **runs,
+		     size_t *count, struct error *error)
 {
 	ERROR_BEGIN(error);
 	sqlite3_stmt *statement = statement_take(&reader->connection, open_sql, error);
@@ -294,15 +319,16 @@ static const char *status_condition(const char *status)
 	return " AND r.status = :status AND r.ended_ms IS NULL";
 }
 
-static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_run_filter *filter, const char *columns, const char *tail, struct error *error)
+static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_run_filter *filter, const char *columns,
+				const char *tail, struct error *error)
 {
 	struct buffer sql;
 	sqlite3_stmt *statement;
 	const struct {
 		const char *name, *text;
 	} texts[] = {
-		{":status", filter->status},	    {":namespace", filter->namespace}, {":name", filter->name},
-		{":version", filter->version},	    {":key", filter->label_key},	     {":value", filter->label_value},
+		{":status", filter->status},   {":namespace", filter->namespace}, {":name", filter->name},
+		{":version", filter->version}, {":key", filter->label_key},	  {":value", filter->label_value},
 	};
 	const struct {
 		const char *name;
@@ -316,7 +342,8 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	buffer_init(&sql, 8192);
 	buffer_printf(&sql, "SELECT %s FROM ", columns);
 	if (filter->label_key != NULL)
-		buffer_printf(&sql, "run_label l CROSS JOIN run r ON r.seq = l.run WHERE l.key = :key%s", filter->label_value ? " AND l.value = :value" : "");
+		buffer_printf(&sql, "run_label l CROSS JOIN run r ON r.seq = l.run WHERE l.key = :key%s",
+			      filter->label_value ? " AND l.value = :value" : "");
 	else
 		buffer_add_text(&sql, "run r WHERE 1");
 	if (filter->status != NULL)
@@ -352,7 +379,8 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	return statement;
 }
 
-int reader_runs(struct store_reader *reader, struct arena *arena, const struct store_run_filter *filter, struct store_run **runs, size_t *count, struct error *error)
+int reader_runs(struct store_reader *reader, struct arena *arena, const struct store_run_filter *filter, struct store_run **runs,
+		size_t *count, struct error *error)
 {
 	ERROR_BEGIN(error);
 	sqlite3_stmt *statement = make_query(reader, filter, RUN_COLUMNS, " ORDER BY r.seq DESC", error);
@@ -381,8 +409,8 @@ int reader_run_count(struct store_reader *reader, const struct store_run_filter 
 }
 
 /* One stretch of the journal: seq first … end - 1, at most `limit` of them. */
-static int read_stretch(struct store_reader *reader, struct arena *arena, uint64_t first, uint64_t end, size_t limit, uint64_t value_max,
-			struct entry *entries, size_t *count, struct error *error)
+static int read_stretch(struct store_reader *reader, struct arena *arena, uint64_t first, uint64_t end, size_t limit,
+			uint64_t value_max, struct entry *entries, size_t *count, struct error *error)
 {
 	struct connection *connection = &reader->connection;
 	sqlite3_stmt *statement = statement_take(connection, entries_sql, error);
@@ -397,7 +425,8 @@ static int read_stretch(struct store_reader *reader, struct arena *arena, uint64
 	while ((step = statement_step(connection, statement, error)) > 0) {
 		uint64_t seq = column_number(statement, 0);
 
-		if (entry_decode(arena, column_bytes(statement, 1), reader->origin, &entries[found], error) == 0 && entries[found].seq != seq)
+		if (entry_decode(arena, column_bytes(statement, 1), reader->origin, &entries[found], error) == 0 &&
+		    entries[found].seq != seq)
 			error_set(error, ERR_CORRUPT, "journal-seq: entry %llu says that it is %llu", (unsigned long long)seq,
 				  (unsigned long long)entries[found].seq);
 		if (error->code == ERR_NONE && found > 0 && entries[found - 1].seq + 1 != seq)

@@ -79,9 +79,11 @@ static int read_key(const char *path, int descriptor, struct secret_key *key, st
 	if (!S_ISREG(status.st_mode))
 		return error_set(error, ERR_INVALID, "key %s is no regular file", path);
 	if (status.st_uid != geteuid() && status.st_uid != 0)
-		return error_set(error, ERR_DENIED, "key %s belongs to user %u: it must belong to the daemon's user or root", path, (unsigned)status.st_uid);
+		return error_set(error, ERR_DENIED, "key %s belongs to user %u: it must belong to the daemon's user or root",
+				 path, (unsigned)status.st_uid);
 	if ((status.st_mode & 077) != 0)
-		return error_set(error, ERR_DENIED, "key %s can be read by others (mode %03o): chmod 600 it", path, (unsigned)status.st_mode & 0777);
+		return error_set(error, ERR_DENIED, "key %s can be read by others (mode %03o): chmod 600 it", path,
+				 (unsigned)status.st_mode & 0777);
 	while (len < sizeof(text)) {
 		ssize_t n = read(descriptor, text + len, sizeof(text) - len);
 
@@ -108,7 +110,9 @@ static int load_key(const char *path, const char *what, bool may_create, struct 
 	if (descriptor < 0 && errno == ENOENT && may_create)
 		return create_key(path, key, error);
 	if (descriptor < 0 && errno == ENOENT)
-		return error_set(error, ERR_NOT_FOUND, "the %s key %s is missing: put it back from its backup, or name another with signing.%s.file", what, path, what);
+		return error_set(error, ERR_NOT_FOUND,
+				 "the %s key %s is missing: put it back from its backup, or name another with signing.%s.file",
+				 what, path, what);
 	if (descriptor < 0)
 		return error_set(error, ERR_IO, "open key %s: %s", path, strerror(errno));
 	read_key(path, descriptor, key, error);

@@ -125,6 +125,21 @@ int connection_number(struct connection *connection, const char *sql, int64_t *n
 	return 0;
 }
 
+int connection_text_is(struct connection *connection, const char *sql, const char *text, struct error *error)
+{
+	sqlite3_stmt *statement = statement_make(connection, sql, error);
+	const char *found = "";
+
+	if (statement == NULL)
+		return error->code;
+	if (statement_step(connection, statement, error) > 0)
+		found = (const char *)sqlite3_column_text(statement, 0);
+	if (error->code == ERR_NONE && (found == NULL || strcmp(found, text) != 0))
+		error_set(error, ERR_UNSUPPORTED, "%s is \"%s\", not \"%s\"", sql, found ? found : "", text);
+	sqlite3_finalize(statement);
+	return error->code;
+}
+
 sqlite3_stmt *statement_take(struct connection *connection, const char *sql, struct error *error)
 {
 	sqlite3_stmt *statement;
@@ -188,6 +203,11 @@ void bind_number(sqlite3_stmt *statement, int index, uint64_t number)
 	CHECK(sqlite3_bind_int64(statement, index, (sqlite3_int64)number) == SQLITE_OK);
 }
 
+void bind_time(sqlite3_stmt *statement, int index, int64_t time_ms)
+{
+	CHECK(sqlite3_bind_int64(statement, index, time_ms) == SQLITE_OK);
+}
+
 void bind_text(sqlite3_stmt *statement, int index, const char *text)
 {
 	CHECK(sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC) == SQLITE_OK);
@@ -196,7 +216,8 @@ void bind_text(sqlite3_stmt *statement, int index, const char *text)
 void bind_bytes(sqlite3_stmt *statement, int index, struct bytes bytes)
 {
 	/* A NULL pointer would be bound as NULL and not as an empty value. */
-	CHECK(sqlite3_bind_blob64(statement, index, bytes.len > 0 ? (const void *)bytes.data : "", bytes.len, SQLITE_STATIC) == SQLITE_OK);
+	CHECK(sqlite3_bind_blob64(statement, index, bytes.len > 0 ? (const void *)bytes.data : "", bytes.len, SQLITE_STATIC) ==
+	      SQLITE_OK);
 }
 
 void bind_digest(sqlite3_stmt *statement, int index, const struct digest *digest)

@@ -41,7 +41,8 @@ static int make_folder(const char *path, struct error *error)
 	if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
 		return error_set(error, ERR_IO, "%s is no folder", path);
 	if (access(path, W_OK | X_OK) != 0)
-		return error_set(error, ERR_IO, "%s is read-only (%s): make it writable for user %u, or choose another folder with --data", path,
+		return error_set(error, ERR_IO,
+				 "%s is read-only (%s): make it writable for user %u, or choose another folder with --data", path,
 				 strerror(errno), (unsigned)geteuid());
 	return 0;
 }
@@ -91,7 +92,8 @@ static char *make_origin(void)
 	return memory_text(text);
 }
 
-static void fill_key_entry(struct arena *arena, struct entry *entry, const struct public_key *key, const char *purpose, int64_t time_ms)
+static void fill_key_entry(struct arena *arena, struct entry *entry, const struct public_key *key, const char *purpose,
+			   int64_t time_ms)
 {
 	struct buffer text;
 
@@ -151,7 +153,8 @@ static int record_fact_key(struct store *store, struct error *error)
 	struct arena arena;
 	bool newest;
 
-	if (definition_table_key_is_newest(&store->writer.connection, "fact", store->signer.fact->public.id, &newest, error) != 0 || newest)
+	definition_table_key_is_newest(&store->writer.connection, "fact", store->signer.fact->public.id, &newest, error);
+	if (error->code != ERR_NONE || newest)
 		return error->code;
 	arena_init(&arena);
 	entry = arena_zero(&arena, sizeof(*entry));
@@ -163,7 +166,8 @@ static int record_fact_key(struct store *store, struct error *error)
 
 /* --- verifying what is there ------------------------------------------------------------------------------------------ */
 
-static int check_root(struct store *store, const struct checkpoint *checkpoint, const char *whose, const char *behind, struct error *error)
+static int check_root(struct store *store, const struct checkpoint *checkpoint, const char *whose, const char *behind,
+		      struct error *error)
 {
 	struct writer *writer = &store->writer;
 	unsigned long long present = writer->tree.size, promised = checkpoint->size;
@@ -171,12 +175,16 @@ static int check_root(struct store *store, const struct checkpoint *checkpoint, 
 	struct digest root;
 
 	if (promised > present)
-		return error_set(error, ERR_CORRUPT, "%s: the journal has %llu entries, %s promises %llu. Nothing is written to it. If it is a restored backup, begin a "
-				 "new journal", behind, present, whose, promised);
+		return error_set(error, ERR_CORRUPT,
+				 "%s: the journal has %llu entries, %s promises %llu. Nothing is written to it. If it is a "
+				 "restored backup, begin a new journal",
+				 behind, present, whose, promised);
 	if (log_tree_root_at(promised, entry_table_read_node, &writer->connection, &root, &why) != 0)
-		return error_set(error, ERR_CORRUPT, "journal-changed: the tree under the first %llu entries cannot be read: %s", promised, why.message);
+		return error_set(error, ERR_CORRUPT, "journal-changed: the tree under the first %llu entries cannot be read: %s",
+				 promised, why.message);
 	if (!digest_equal(&root, &checkpoint->root))
-		return error_set(error, ERR_CORRUPT, "journal-changed: the first %llu entries are not those that %s vouches for", promised, whose);
+		return error_set(error, ERR_CORRUPT, "journal-changed: the first %llu entries are not those that %s vouches for",
+				 promised, whose);
 	return 0;
 }
 
@@ -195,11 +203,13 @@ static int check_tail(struct store *store, uint64_t from, struct error *error)
 		struct bytes bytes;
 
 		if (entry_table_read_node(connection, 0, seq, &stored) != 0)
-			error_set(error, ERR_CORRUPT, "journal-seq: leaf %llu of %llu is missing", (unsigned long long)seq, (unsigned long long)size);
+			error_set(error, ERR_CORRUPT, "journal-seq: leaf %llu of %llu is missing", (unsigned long long)seq,
+				  (unsigned long long)size);
 		else if (entry_table_bytes(connection, &arena, seq, &bytes, error) != 0)
 			error_wrap(error, "journal-seq: of %llu entries", (unsigned long long)size);
 		else if ((leaf = log_tree_leaf(bytes), !digest_equal(&leaf, &stored)))
-			error_set(error, ERR_CORRUPT, "journal-entry: entry %llu does not hash to its leaf", (unsigned long long)seq);
+			error_set(error, ERR_CORRUPT, "journal-entry: entry %llu does not hash to its leaf",
+				  (unsigned long long)seq);
 		if (error->code == ERR_NOT_FOUND)
 			error->code = ERR_CORRUPT;
 	}
@@ -239,11 +249,14 @@ static int check_anchor(struct store *store, struct error *error)
 		return 0;
 	}
 	if (store->origin == NULL)
-		return error_set(error, ERR_CORRUPT, "journal-truncated: the journal is empty, %s promises %llu entries of %s. Move that file away to begin a new one",
+		return error_set(error, ERR_CORRUPT,
+				 "journal-truncated: the journal is empty, %s promises %llu entries of %s. Move that file away "
+				 "to begin a new one",
 				 whose, (unsigned long long)checkpoint.size, checkpoint.origin);
 	if (strcmp(checkpoint.origin, store->origin) != 0)
-		return error_set(error, ERR_CORRUPT, "journal-rolled-back: %s is of log %s, the journal is %s. Move that file away if this is meant", whose,
-				 checkpoint.origin, store->origin);
+		return error_set(error, ERR_CORRUPT,
+				 "journal-rolled-back: %s is of log %s, the journal is %s. Move that file away if this is meant",
+				 whose, checkpoint.origin, store->origin);
 	if (checkpoint_open(note, &store->log_key, &checkpoint, &why) != 0) {
 		log_warn(LOG_STORE, "%s is not signed by the log key and is not looked at: %s", whose, why.message);
 		return 0;
@@ -295,8 +308,9 @@ static int open_old_journal(struct store *store, struct error *error)
 		goto out;
 	note_key_print(&store->log_key, &ours);
 	if (strcmp(buffer_text(&ours), vkey) != 0)
-		error_set(error, ERR_INVALID, "the log key %s is not the one that this journal was begun with (%s): put that one back", store->options.log_key_file,
-			  vkey);
+		error_set(error, ERR_INVALID,
+			  "the log key %s is not the one that this journal was begun with (%s): put that one back",
+			  store->options.log_key_file, vkey);
 out:
 	buffer_close(&ours);
 	arena_close(&arena);
@@ -513,8 +527,10 @@ static void set_options(struct store *store, const struct store_options *options
 		store->options.wal_mib = STORE_WAL_MIB;
 	store->data_dir = memory_text(options->data_dir);
 	store->database_path = path_in(options->data_dir, "journal.db");
-	store->fact_key_path = options->fact_key_file != NULL ? memory_text(options->fact_key_file) : path_in(options->data_dir, "keys/fact.pem");
-	store->log_key_path = options->log_key_file != NULL ? memory_text(options->log_key_file) : path_in(options->data_dir, "keys/log.pem");
+	store->fact_key_path = options->fact_key_file != NULL ? memory_text(options->fact_key_file)
+							      : path_in(options->data_dir, "keys/fact.pem");
+	store->log_key_path =
+		options->log_key_file != NULL ? memory_text(options->log_key_file) : path_in(options->data_dir, "keys/log.pem");
 	store->options.data_dir = store->data_dir;
 	store->options.fact_key_file = store->fact_key_path;
 	store->options.log_key_file = store->log_key_path;
@@ -539,9 +555,10 @@ static void free_parts(struct store *store)
 static struct store *new_store(const struct store_options *options)
 {
 	struct store *store = memory_zero(sizeof(*store));
-	struct list *const lists[] = {&store->staged_urgent, &store->staged, &store->staged_signs, &store->urgent,	   &store->queue,
-				      &store->sign_queue,    &store->done,   &store->done_signs,   &store->read_queue,	   &store->done_reads,
-				      &store->returned,	     &store->returned_signs, &store->returned_reads};
+	struct list *const lists[] = {&store->staged_urgent, &store->staged,	 &store->staged_signs, &store->urgent,
+				      &store->queue,	     &store->sign_queue, &store->done,	       &store->done_signs,
+				      &store->read_queue,    &store->done_reads, &store->returned,     &store->returned_signs,
+				      &store->returned_reads};
 
 	for (size_t i = 0; i < COUNT_OF(lists); i++)
 		list_init(lists[i]);
@@ -581,7 +598,8 @@ static int open_wal_connection(struct store *store, struct error *error)
 {
 	if (connection_open(&store->wal_connection, store->database_path, SQLITE_OPEN_READWRITE, error) != 0)
 		return error->code;
-	if (connection_exec(&store->wal_connection, "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-16", error) != 0)
+	if (connection_exec(&store->wal_connection, "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-16",
+			    error) != 0)
 		connection_close(&store->wal_connection);
 	return error->code;
 }
@@ -614,7 +632,8 @@ int store_open(struct store **opened, uv_loop_t *loop, const struct store_option
 		goto fail_signer;
 	if (reader_open_connection(&store->reader, store->database_path, 0, error) != 0)
 		goto fail_wal;
-	log_info(LOG_STORE, "journal open folder=%s entries=%llu origin=%s", store->data_dir, (unsigned long long)store->writer.tree.size, store->origin);
+	log_info(LOG_STORE, "journal open folder=%s entries=%llu origin=%s", store->data_dir,
+		 (unsigned long long)store->writer.tree.size, store->origin);
 	start_threads(store, loop);
 	*opened = store;
 	return 0;

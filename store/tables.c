@@ -25,7 +25,7 @@ static int check_run(struct connection *connection, const struct entry *entries,
 {
 	const struct entry *entry = &entries[index];
 	const char *run_id = run_of(entry);
-	bool creates = entry->kind == ENTRY_RUN_CREATED, known;
+	bool creates = entry->kind == ENTRY_RUN_CREATED, known, purged;
 	uint64_t run;
 
 	if (run_id == NULL || !id_valid(run_id))
@@ -41,6 +41,8 @@ static int check_run(struct connection *connection, const struct entry *entries,
 	}
 	if (known && creates)
 		return error_set(error, ERR_EXISTS, "run %s exists already", run_id);
+	if (creates && error->code == ERR_NONE && run_table_is_purged(connection, run_id, &purged, error) == 0 && purged)
+		return error_set(error, ERR_EXISTS, "run %s existed and was purged: its id is not used again", run_id);
 	return error->code; /* A late entry of a run that is gone is refused (C14). */
 }
 
@@ -58,7 +60,8 @@ int tables_check(struct connection *connection, const struct entry *entries, siz
 }
 
 /* Entries of one run that stand next to each other. */
-static int apply_stretch(struct connection *connection, const struct entry *entries, size_t count, const char *run_id, struct error *error)
+static int apply_stretch(struct connection *connection, const struct entry *entries, size_t count, const char *run_id,
+			 struct error *error)
 {
 	uint64_t run = entries[0].seq;
 
@@ -125,10 +128,11 @@ static int rebuild_entry(struct rebuild *rebuild, struct arena *arena, uint64_t 
 	if (entry_decode(arena, bytes, NULL, &entry, error) != 0)
 		return error->code;
 	if (entry.seq != seq || rebuild->tree.size != seq)
-		return error_set(error, ERR_CORRUPT, "journal-seq: entry %llu says that it is %llu and stands at %llu", (unsigned long long)seq,
-				 (unsigned long long)entry.seq, (unsigned long long)rebuild->tree.size);
+		return error_set(error, ERR_CORRUPT, "journal-seq: entry %llu says that it is %llu and stands at %llu",
+				 (unsigned long long)seq, (unsigned long long)entry.seq, (unsigned long long)rebuild->tree.size);
 	/* Only labels are looked into. */
-	if (content_table_fill(&rebuild->connection, arena, &entry, 1, entry.kind == ENTRY_RUN_CREATED ? CONTENT_MAX : 0, error) != 0)
+	if (content_table_fill(&rebuild->connection, arena, &entry, 1, entry.kind == ENTRY_RUN_CREATED ? CONTENT_MAX : 0,
+			       error) != 0)
 		return error->code;
 	if (entry_table_put_leaf(&rebuild->connection, seq, &leaf, error) != 0)
 		return error->code;
@@ -173,7 +177,8 @@ static int compare_table(struct rebuild *rebuild, const char *table, struct erro
 		sqlite3_stmt *statement;
 		uint64_t rows = 0;
 
-		snprintf(sql, sizeof(sql), "SELECT count(*) FROM (SELECT * FROM %s.%s EXCEPT SELECT * FROM %s.%s)", sides[i][0], table, sides[i][1], table);
+		snprintf(sql, sizeof(sql), "SELECT count(*) FROM (SELECT * FROM %s.%s EXCEPT SELECT * FROM %s.%s)", sides[i][0],
+			 table, sides[i][1], table);
 		statement = statement_make(&rebuild->connection, sql, error);
 		if (statement == NULL)
 			return error->code;
@@ -184,16 +189,16 @@ static int compare_table(struct rebuild *rebuild, const char *table, struct erro
 			return error->code;
 		if (rows > 0)
 			return error_set(error, ERR_CORRUPT, "table %s: %llu rows %s", table, (unsigned long long)rows,
-					 i == 0 ? "that follow from the entries are missing or differ" : "do not follow from the entries");
+					 i == 0 ? "that follow from the entries are missing or differ"
+						: "do not follow from the entries");
 	}
 	return 0;
 }
 
 int store_check_tables(const char *data_dir, struct error *error)
 {
-	static const char *const tables[] = {"journal",	 "journal_node", "run",	     "run_label",     "run_entry",
-					     "fact",	 "definition",	 "document", "configuration", "public_key",
-					     "timer"};
+	static const char *const tables[] = {"journal",	   "journal_node", "run",	    "run_label",  "run_entry", "fact",
+					     "definition", "document",	   "configuration", "public_key", "timer"};
 	struct rebuild rebuild = {0};
 	char attach[STORE_PATH_MAX + 64];
 

@@ -63,8 +63,8 @@ int entry_encode(const struct entry *entry, const char *origin, uint64_t seq, st
 	json_print_string(origin, strlen(origin), out);
 	buffer_printf(out, ",\"seq\":%llu,\"ts\":\"%s\",\"v\":%d}", (unsigned long long)seq, ts, ENTRY_VERSION);
 	if (out->overflow || out->len - start > ENTRY_LEN_MAX)
-		return error_set(error, ERR_TOO_LARGE, "entry %s: more than %d bytes; values belong into content", entry_kind_name(entry->kind),
-				 ENTRY_LEN_MAX);
+		return error_set(error, ERR_TOO_LARGE, "entry %s: more than %d bytes; values belong into content",
+				 entry_kind_name(entry->kind), ENTRY_LEN_MAX);
 	return 0;
 }
 
@@ -92,7 +92,8 @@ int entry_decode(struct arena *arena, struct bytes text, const char *origin, str
 		return error_set(error, ERR_CORRUPT, "entry: unknown kind \"%.64s\"", kind ? kind : "");
 	log = json_get_text(json, "log");
 	if (log == NULL || (origin != NULL && strcmp(log, origin) != 0))
-		return error_set(error, ERR_CORRUPT, "entry: of log \"%.128s\", not of \"%.128s\"", log ? log : "", origin ? origin : "");
+		return error_set(error, ERR_CORRUPT, "entry: of log \"%.128s\", not of \"%.128s\"", log ? log : "",
+				 origin ? origin : "");
 	if (!json_is_integer(json_get(json, "seq")) || json_get_number(json, "seq", -1) < 0)
 		return error_set(error, ERR_CORRUPT, "entry: seq is no whole number");
 	entry->seq = (uint64_t)json_get_number(json, "seq", 0);

@@ -6,7 +6,8 @@ static void read_entries(struct store_reader *reader, struct fixture *f, void *a
 	struct entry *entries;
 	size_t count;
 
-	ck_assert_msg(reader_run_entries(reader, &f->arena, arg, 0, 100, CONTENT_MAX, &entries, &count, &f->error) == 0, "%s", f->error.message);
+	ck_assert_msg(reader_run_entries(reader, &f->arena, arg, 0, 100, CONTENT_MAX, &entries, &count, &f->error) == 0, "%s",
+		      f->error.message);
 	ck_assert_uint_eq(count, 3);
 	ck_assert_int_eq(entries[0].kind, ENTRY_RUN_CREATED);
 	ck_assert_int_eq(entries[1].kind, ENTRY_TASK_COMPLETED);
@@ -72,7 +73,10 @@ static struct many *stage_many(struct fixture *f, unsigned *counter, unsigned fi
 		make_created(&f->arena, &many[i].entries[0], id, "many", NULL);
 		make_step(&f->arena, &many[i].entries[1], ENTRY_TASK_STARTED, id, "/do/0/a@1", (struct bytes){0});
 		many[i].counter = counter;
-		many[i].append = (struct store_append){.entries = many[i].entries, .entry_count = 2, .on_done = on_many_done, .owner = &many[i]};
+		many[i].append = (struct store_append){.entries = many[i].entries,
+						       .entry_count = 2,
+						       .on_done = on_many_done,
+						       .owner = &many[i]};
 		ck_assert_int_eq(store_append(f->store, &many[i].append), 0);
 	}
 	return many;
@@ -118,7 +122,8 @@ START_TEST(urgent_goes_first)
 	append_ok(&f, urgent.entries, 1);
 	many = stage_many(&f, &counter, 0);
 	make_step(&f.arena, &urgent.entries[0], ENTRY_RUN_CANCELLED, "victim", NULL, (struct bytes){0});
-	urgent.append = (struct store_append){.entries = urgent.entries, .entry_count = 1, .urgent = true, .on_done = on_many_done, .owner = &urgent};
+	urgent.append = (struct store_append){
+		.entries = urgent.entries, .entry_count = 1, .urgent = true, .on_done = on_many_done, .owner = &urgent};
 	ck_assert_int_eq(store_append(f.store, &urgent.append), 0);
 	uv_run(&f.loop, UV_RUN_DEFAULT);
 	ck_assert_uint_eq(counter, MANY + 1);
@@ -206,7 +211,9 @@ START_TEST(definition_conflict)
 
 	fixture_start(&f);
 	for (unsigned i = 0; i < 3; i++) {
-		entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(&f.arena), .time_ms = fixture_wall_ms()};
+		entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED,
+				       .data = json_object(&f.arena),
+				       .time_ms = fixture_wall_ms()};
 		json_set_text(&f.arena, entry.data, "namespace", "tests");
 		json_set_text(&f.arena, entry.data, "name", "thing");
 		json_set_text(&f.arena, entry.data, "version", "1.0.0");
@@ -230,6 +237,38 @@ static void on_done_again(struct store_append *append)
 	f->broken++;
 }
 
+/* The id of a run that retention removed stays taken: nobody finds other work under it (C13). */
+START_TEST(purged_ids_stay_taken)
+{
+	struct fixture f;
+	struct entry entry;
+
+	fixture_start(&f);
+	ck_assert_int_eq(plain_exec(&f, "INSERT INTO run_tombstone VALUES('gone', zeroblob(32), 0)"), SQLITE_OK);
+	make_created(&f.arena, &entry, "gone", "one", NULL);
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_EXISTS);
+	ck_assert_ptr_nonnull(strstr(f.error.message, "purged"));
+	fixture_end(&f);
+}
+END_TEST
+
+/* Times before 1970 are odd and no reason to stop. */
+START_TEST(clock_before_1970)
+{
+	struct fixture f;
+	struct entry entries[2];
+
+	fixture_start(&f);
+	make_created(&f.arena, &entries[0], "old", "one", NULL);
+	make_step(&f.arena, &entries[1], ENTRY_RUN_COMPLETED, "old", NULL, BYTES_OF("1"));
+	entries[0].time_ms = entries[1].time_ms = -86400000;
+	append_ok(&f, entries, 2);
+	fixture_close(&f);
+	check_tables_equal(&f);
+	fixture_end(&f);
+}
+END_TEST
+
 /* Closing lets what is staged commit and fires its callbacks; what these submit is refused. */
 START_TEST(close_commits_what_is_staged)
 {
@@ -251,4 +290,5 @@ START_TEST(close_commits_what_is_staged)
 END_TEST
 
 TEST_MAIN("store-append", append_commit_read, group_commit_in_order, urgent_goes_first, conflict_is_its_own,
-	  late_and_invalid_entries_are_refused, definition_conflict, close_commits_what_is_staged)
+	  late_and_invalid_entries_are_refused, definition_conflict, purged_ids_stay_taken,
+	  clock_before_1970, close_commits_what_is_staged)

@@ -52,7 +52,8 @@ static struct digest recompute_root(struct fixture *f, uint64_t size)
 
 		digest_stream_init(&stream);
 		digest_stream_add(&stream, (struct bytes){(const uint8_t *)"", 1});
-		digest_stream_add(&stream, (struct bytes){sqlite3_column_blob(statement, 0), (size_t)sqlite3_column_bytes(statement, 0)});
+		digest_stream_add(&stream,
+				  (struct bytes){sqlite3_column_blob(statement, 0), (size_t)sqlite3_column_bytes(statement, 0)});
 		leaves[n] = digest_stream_finish(&stream);
 	}
 	ck_assert_uint_eq(n, size);
@@ -82,7 +83,6 @@ static int read_leaf(void *arg, unsigned level, uint64_t index, struct digest *h
 	return reader_leaf(arg, level, index, hash, NULL);
 }
 
-
 static void read_proofs(struct store_reader *reader, struct fixture *f, void *arg)
 {
 	const struct checkpoint *checkpoint = arg;
@@ -98,7 +98,8 @@ static void read_proofs(struct store_reader *reader, struct fixture *f, void *ar
 		ck_assert_int_eq(log_tree_prove_inclusion(index, checkpoint->size, read_leaf, reader, &proof, &f->error), 0);
 		ck_assert_int_eq(reader_entries(reader, &f->arena, index, 0, 1, &raw, &count, &next, &f->error), 0);
 		leaf = log_tree_leaf(raw[0].bytes);
-		ck_assert_int_eq(log_tree_verify_inclusion(index, checkpoint->size, &leaf, &proof, &checkpoint->root, &f->error), 0);
+		ck_assert_int_eq(log_tree_verify_inclusion(index, checkpoint->size, &leaf, &proof, &checkpoint->root, &f->error),
+				 0);
 	}
 	ck_assert_int_eq(reader_leaf(reader, 0, checkpoint->size + 1000, &hash, &f->error), ERR_NOT_FOUND);
 	ck_assert_int_eq(reader_leaf(reader, 60, 0, &hash, &f->error), ERR_NOT_FOUND);
@@ -282,4 +283,5 @@ START_TEST(wal_stays_bounded)
 }
 END_TEST
 
-TEST_MAIN("store-checkpoint", root_equals_recomputation, sign_on_demand_and_at_close, signed_after_entries, signed_after_time, wal_stays_bounded)
+TEST_MAIN("store-checkpoint", root_equals_recomputation, sign_on_demand_and_at_close, signed_after_entries, signed_after_time,
+	  wal_stays_bounded)

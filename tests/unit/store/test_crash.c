@@ -29,7 +29,8 @@ static void submit(struct client *client)
 	client->number = client->child->next++;
 	snprintf(id, sizeof(id), "run-%08u", client->number);
 	make_created(&client->arena, &client->entries[0], id, "crash", NULL);
-	make_step(&client->arena, &client->entries[1], ENTRY_TASK_COMPLETED, id, "/do/0/a@1", bytes_text(arena_printf(&client->arena, "\"%s\"", id)));
+	make_step(&client->arena, &client->entries[1], ENTRY_TASK_COMPLETED, id, "/do/0/a@1",
+		  bytes_text(arena_printf(&client->arena, "\"%s\"", id)));
 	if (client->number % 64 == 0) { /* with a large value now and then */
 		uint8_t *large = arena_alloc(&client->arena, CONTENT_CHUNK + 100000);
 
@@ -63,8 +64,10 @@ static void run_child(const char *folder, int pipe, uint32_t next)
 	CHECK(store_open(&child->f.store, &child->f.loop, &child->f.options, &child->f.error) == 0);
 	for (unsigned i = 0; i < IN_FLIGHT; i++) {
 		child->clients[i].child = child;
-		child->clients[i].append = (struct store_append){
-			.entries = child->clients[i].entries, .entry_count = 2, .on_done = on_acknowledged, .owner = &child->clients[i]};
+		child->clients[i].append = (struct store_append){.entries = child->clients[i].entries,
+								 .entry_count = 2,
+								 .on_done = on_acknowledged,
+								 .owner = &child->clients[i]};
 		submit(&child->clients[i]);
 	}
 	uv_run(&child->f.loop, UV_RUN_DEFAULT);
@@ -103,8 +106,8 @@ static void read_all(struct store_reader *reader, struct fixture *f, void *arg)
 
 		arena_init(&arena);
 		snprintf(id, sizeof(id), "run-%08u", expected->acknowledged[i]);
-		ck_assert_msg(reader_run_entries(reader, &arena, id, 0, 10, CONTENT_MAX, &entries, &count, &f->error) == 0, "%s was acknowledged: %s", id,
-			      f->error.message);
+		ck_assert_msg(reader_run_entries(reader, &arena, id, 0, 10, CONTENT_MAX, &entries, &count, &f->error) == 0,
+			      "%s was acknowledged: %s", id, f->error.message);
 		ck_assert_uint_eq(count, 2);
 		ck_assert_uint_eq(entries[1].value_count, expected->acknowledged[i] % 64 == 0 ? 2 : 1);
 		ck_assert(bytes_equal_text(entries[1].values[0].bytes, arena_printf(&arena, "\"%s\"", id)));
@@ -145,7 +148,8 @@ START_TEST(kill_at_any_moment)
 		fixture_open(&f);
 		expected.count = count;
 		read_and_wait(&f, read_all, &expected);
-		next += IN_FLIGHT + (uint32_t)(count - expected.from); /* Each acknowledgement was followed by one more submission. */
+		next += IN_FLIGHT +
+			(uint32_t)(count - expected.from); /* Each acknowledgement was followed by one more submission. */
 		fixture_close(&f);
 	}
 	ck_assert_uint_gt(count, ROUNDS * 20);

@@ -8,7 +8,10 @@ static void make_fact(struct fixture *f, struct entry *entry, const char *run_id
 	struct bytes fact = bytes_text(arena_printf(arena, "{\"object\":\"%u\"}", n));
 	struct bytes statement = bytes_text(arena_printf(arena, "{\"_type\":\"statement\",\"n\":%u,\"run\":\"%s\"}", n, run_id));
 
-	*entry = (struct entry){.kind = ENTRY_FACT_RECORDED, .data = run_data(arena, run_id), .statement = statement, .time_ms = fixture_wall_ms()};
+	*entry = (struct entry){.kind = ENTRY_FACT_RECORDED,
+				.data = run_data(arena, run_id),
+				.statement = statement,
+				.time_ms = fixture_wall_ms()};
 	subject = digest_of(fact);
 	entry->values[entry->value_count++] = (struct entry_value){digest_of(statement), statement, statement.len};
 	json_set_text(arena, entry->data, "stepId", "/do/0/x@1");
@@ -50,8 +53,11 @@ static void read_facts(struct store_reader *reader, struct fixture *f, void *arg
 	ck_assert_uint_eq(count_facts(reader, f, (struct store_fact_filter){.rejected_too = true, .run_id = "r1"}), FACTS / 2);
 	ck_assert_uint_eq(count_facts(reader, f, (struct store_fact_filter){.run_id = "nobody"}), 0);
 	ck_assert_uint_eq(count_facts(reader, f, (struct store_fact_filter){.rejected_too = true, .runtime = "odd"}), FACTS / 2);
-	ck_assert_uint_eq(count_facts(reader, f, (struct store_fact_filter){.rejected_too = true, .reproducibility_class = "byte-stable"}), FACTS / 3);
-	ck_assert_uint_eq(count_facts(reader, f, (struct store_fact_filter){.rejected_too = true, .document = &document}), FACTS / 2);
+	ck_assert_uint_eq(count_facts(reader, f,
+				      (struct store_fact_filter){.rejected_too = true, .reproducibility_class = "byte-stable"}),
+			  FACTS / 3);
+	ck_assert_uint_eq(count_facts(reader, f, (struct store_fact_filter){.rejected_too = true, .document = &document}),
+			  FACTS / 2);
 	ck_assert_uint_eq(count_facts(reader, f, (struct store_fact_filter){.rejected_too = true, .name = "flow-r0"}), FACTS / 2);
 	ck_assert_uint_eq(count_facts(reader, f, (struct store_fact_filter){.rejected_too = true, .namespace = "others"}), 0);
 	/* The feed gives every accepted fact once, in order, resumable after each page. */
@@ -96,7 +102,8 @@ static void read_records(struct store_reader *reader, struct fixture *f, void *a
 		struct entry entry;
 		bool hint_wrong;
 
-		ck_assert_msg(reader_fact_record(reader, &f->arena, facts[i].seq, &record, &f->error) == 0, "%s", f->error.message);
+		ck_assert_msg(reader_fact_record(reader, &f->arena, facts[i].seq, &record, &f->error) == 0, "%s",
+			      f->error.message);
 		payload = digest_of(record.payload);
 		ck_assert(digest_equal(&payload, &facts[i].id));
 		ck_assert_ptr_nonnull(record.fact.data);
@@ -187,10 +194,14 @@ START_TEST(ambiguous_prefix)
 	struct fixture f;
 
 	fixture_start(&f);
-	ck_assert_int_eq(plain_exec(&f, "INSERT INTO fact VALUES"
-					"(1000, x'aaaaaaaaaaaa0000000000000000000000000000000000000000000000000000', 1, 1, '', '', zeroblob(32)),"
-					"(1001, x'aaaaaaaaaaaaf000000000000000000000000000000000000000000000000000', 1, 1, '', '', zeroblob(32))"),
-			 SQLITE_OK);
+	ck_assert_int_eq(
+		plain_exec(
+			&f,
+			"INSERT INTO fact VALUES"
+			"(1000, x'aaaaaaaaaaaa0000000000000000000000000000000000000000000000000000', 1, 1, '', '', zeroblob(32)),"
+			"(1001, x'aaaaaaaaaaaaf000000000000000000000000000000000000000000000000000', 1, 1, '', '', "
+			"zeroblob(32))"),
+		SQLITE_OK);
 	read_and_wait(&f, read_ambiguous, NULL);
 	fixture_end(&f);
 }

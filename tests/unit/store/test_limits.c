@@ -27,7 +27,8 @@ START_TEST(queue_is_full)
 
 		snprintf(id, sizeof(id), "run-%u", i);
 		make_created(&f.arena, &entries[i], id, "queue", NULL);
-		appends[i] = (struct store_append){.entries = &entries[i], .entry_count = 1, .on_done = on_counted, .owner = &count};
+		appends[i] =
+			(struct store_append){.entries = &entries[i], .entry_count = 1, .on_done = on_counted, .owner = &count};
 		ck_assert_int_eq(store_append(f.store, &appends[i]), i < STORE_QUEUE_MAX ? 0 : ERR_BUSY);
 	}
 	ck_assert_uint_eq(store_queue_depth(f.store), STORE_QUEUE_MAX);
@@ -67,7 +68,8 @@ START_TEST(too_large)
 	free(many);
 	make_created(&f.arena, &entry, "big", "one", NULL);
 	huge = memory_zero((size_t)CONTENT_MAX + 1);
-	entry.values[entry.value_count++] = (struct entry_value){{{0}}, {huge, (size_t)CONTENT_MAX + 1}, (uint64_t)CONTENT_MAX + 1};
+	entry.values[entry.value_count++] =
+		(struct entry_value){{{0}}, {huge, (size_t)CONTENT_MAX + 1}, (uint64_t)CONTENT_MAX + 1};
 	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_TOO_LARGE);
 	/* Exactly the limit is possible. */
 	entry.value_count--;
@@ -355,4 +357,5 @@ START_TEST(foreign_lock_only_delays)
 }
 END_TEST
 
-TEST_MAIN("store-limits", queue_is_full, too_large, disk_full_and_recovery, batch_fails_whole, failed_fsync_breaks_the_store, foreign_lock_only_delays)
+TEST_MAIN("store-limits", queue_is_full, too_large, disk_full_and_recovery, batch_fails_whole, failed_fsync_breaks_the_store,
+	  foreign_lock_only_delays)

@@ -198,7 +198,8 @@ START_TEST(journal_is_append_only)
 	ck_assert_int_eq(plain_exec(&f, "DELETE FROM journal"), SQLITE_CONSTRAINT);
 	ck_assert_int_eq(plain_exec(&f, "DELETE FROM checkpoint"), SQLITE_CONSTRAINT);
 	ck_assert_int_eq(plain_exec(&f, "UPDATE checkpoint SET note = x'00'"), SQLITE_CONSTRAINT);
-	ck_assert_int_eq(plain_exec(&f, "BEGIN; INSERT INTO pruning VALUES(1); DELETE FROM entry WHERE seq = 1; ROLLBACK"), SQLITE_OK);
+	ck_assert_int_eq(plain_exec(&f, "BEGIN; INSERT INTO pruning VALUES(1); DELETE FROM entry WHERE seq = 1; ROLLBACK"),
+			 SQLITE_OK);
 	fixture_end(&f);
 }
 END_TEST
@@ -208,8 +209,10 @@ static void tamper(struct fixture *f, const char *sql)
 {
 	char text[1024];
 
-	snprintf(text, sizeof(text), "BEGIN; INSERT INTO pruning VALUES(1); DROP TRIGGER entry_update; DROP TRIGGER journal_update; "
-				     "DROP TRIGGER checkpoint_update; %s; DELETE FROM pruning; COMMIT", sql);
+	snprintf(text, sizeof(text),
+		 "BEGIN; INSERT INTO pruning VALUES(1); DROP TRIGGER entry_update; DROP TRIGGER journal_update; "
+		 "DROP TRIGGER checkpoint_update; %s; DELETE FROM pruning; COMMIT",
+		 sql);
 	ck_assert_int_eq(plain_exec(f, text), SQLITE_OK);
 }
 
@@ -420,6 +423,6 @@ START_TEST(read_without_a_daemon)
 }
 END_TEST
 
-TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases, garbage_is_no_database,
-	  journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal, changed_entries, keys_are_checked,
-	  new_fact_key_is_recorded, read_without_a_daemon)
+TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases,
+	  garbage_is_no_database, journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal,
+	  changed_entries, keys_are_checked, new_fact_key_is_recorded, read_without_a_daemon)

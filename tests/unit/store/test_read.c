@@ -13,8 +13,16 @@ static struct bytes make_bytes(struct arena *arena, size_t len, uint32_t seed, b
 	return (struct bytes){data, len};
 }
 
-static const size_t sizes[] = {0,	1,	CONTENT_SMALL_MAX - 1, CONTENT_SMALL_MAX,      CONTENT_SMALL_MAX + 1, CONTENT_CHUNK - 1,
-			       CONTENT_CHUNK, CONTENT_CHUNK + 1, 3 * CONTENT_CHUNK, 3 * CONTENT_CHUNK + 17};
+static const size_t sizes[] = {0,
+			       1,
+			       CONTENT_SMALL_MAX - 1,
+			       CONTENT_SMALL_MAX,
+			       CONTENT_SMALL_MAX + 1,
+			       CONTENT_CHUNK - 1,
+			       CONTENT_CHUNK,
+			       CONTENT_CHUNK + 1,
+			       3 * CONTENT_CHUNK,
+			       3 * CONTENT_CHUNK + 17};
 
 static void read_sizes(struct store_reader *reader, struct fixture *f, void *arg)
 {
@@ -32,16 +40,21 @@ static void read_sizes(struct store_reader *reader, struct fixture *f, void *arg
 		ck_assert(bytes_equal(read->bytes, wrote->bytes));
 		ck_assert_ptr_nonnull(read->bytes.data);
 		/* By place, by digest alone where it is large, and among the run's own where it is small. */
-		ck_assert_int_eq(reader_content(reader, &f->arena, CONTENT_ID(entries[i + 1].seq, 0), &wrote->digest, NULL, &bytes, &f->error), 0);
+		ck_assert_int_eq(reader_content(reader, &f->arena, CONTENT_ID(entries[i + 1].seq, 0), &wrote->digest, NULL,
+						&bytes, &f->error),
+				 0);
 		ck_assert(bytes_equal(bytes, wrote->bytes));
 		ck_assert_int_eq(reader_content(reader, &f->arena, 0, &wrote->digest, NULL, &bytes, &f->error),
 				 wrote->size > CONTENT_SMALL_MAX ? ERR_NONE : ERR_NOT_FOUND);
 		ck_assert_int_eq(reader_content(reader, &f->arena, 0, &wrote->digest, "sizes", &bytes, &f->error), 0);
 		ck_assert(bytes_equal(bytes, wrote->bytes));
-		ck_assert_int_eq(reader_content(reader, &f->arena, CONTENT_ID(entries[i + 1].seq, 1), NULL, NULL, &bytes, &f->error), ERR_NOT_FOUND);
+		ck_assert_int_eq(reader_content(reader, &f->arena, CONTENT_ID(entries[i + 1].seq, 1), NULL, NULL, &bytes,
+						&f->error),
+				 ERR_NOT_FOUND);
 	}
 	/* Values over the caller's limit come without their bytes. */
-	ck_assert_int_eq(reader_run_entries(reader, &f->arena, "sizes", 0, 1000, VALUE_INLINE_MAX, &entries, &count, &f->error), 0);
+	ck_assert_int_eq(reader_run_entries(reader, &f->arena, "sizes", 0, 1000, VALUE_INLINE_MAX, &entries, &count, &f->error),
+			 0);
 	for (size_t i = 1; i < count; i++)
 		ck_assert_int_eq(entries[i].values[0].bytes.data == NULL, entries[i].values[0].size > VALUE_INLINE_MAX);
 }
@@ -57,7 +70,8 @@ START_TEST(values_of_every_size)
 	make_created(&f.arena, &created, "sizes", "one", NULL);
 	append_ok(&f, &created, 1);
 	for (size_t i = 0; i < COUNT_OF(sizes) * 2; i++) {
-		make_step(&f.arena, &values[i], ENTRY_TASK_COMPLETED, "sizes", "/do/0/a@1", make_bytes(&f.arena, sizes[i / 2], (uint32_t)i, i % 2));
+		make_step(&f.arena, &values[i], ENTRY_TASK_COMPLETED, "sizes", "/do/0/a@1",
+			  make_bytes(&f.arena, sizes[i / 2], (uint32_t)i, i % 2));
 		append_ok(&f, &values[i], 1);
 	}
 	ck_assert_uint_gt(atomic_load(&store_counters(f.store)->chunks), 2 * (2 + 3 + 4) - 1);
@@ -123,9 +137,12 @@ START_TEST(orphan_chunks_are_removed_at_start)
 
 	fixture_start(&f);
 	fixture_close(&f);
-	ck_assert_int_eq(plain_exec(&f, "INSERT INTO blob_chunk SELECT randomblob(32), value, 0, zeroblob(100) FROM (WITH RECURSIVE c(value) AS "
-					"(SELECT 0 UNION ALL SELECT value + 1 FROM c WHERE value < 199) SELECT value FROM c)"),
-			 SQLITE_OK);
+	ck_assert_int_eq(
+		plain_exec(
+			&f,
+			"INSERT INTO blob_chunk SELECT randomblob(32), value, 0, zeroblob(100) FROM (WITH RECURSIVE c(value) AS "
+			"(SELECT 0 UNION ALL SELECT value + 1 FROM c WHERE value < 199) SELECT value FROM c)"),
+		SQLITE_OK);
 	ck_assert_int_eq(plain_number(&f, "SELECT count(*) FROM blob_chunk"), 200);
 	fixture_open(&f);
 	ck_assert_int_eq(plain_number(&f, "SELECT count(*) FROM blob_chunk"), 0);
@@ -151,7 +168,9 @@ static void read_pages(struct store_reader *reader, struct fixture *f, void *arg
 		for (size_t i = 0; i < count; i++) {
 			ck_assert_uint_lt(runs[i].seq, last);
 			last = runs[i].seq;
-			ck_assert_uint_eq(runs[i].seq_last, runs[i].ended_ms != 0 || strcmp(runs[i].status, "suspended") == 0 ? runs[i].seq + 1 : runs[i].seq);
+			ck_assert_uint_eq(runs[i].seq_last, runs[i].ended_ms != 0 || strcmp(runs[i].status, "suspended") == 0
+								    ? runs[i].seq + 1
+								    : runs[i].seq);
 		}
 		all += count;
 		filter.before_seq = last;
@@ -191,7 +210,8 @@ static void read_pages(struct store_reader *reader, struct fixture *f, void *arg
 			for (unsigned n = 0; n < RUNS; n++)
 				expected += n % 7 == 3 && n % 10 >= 5 && n % 2 == 0;
 		ck_assert_int_eq(reader_run_count(reader, &filter, &total, &f->error), 0);
-		ck_assert_msg(total == expected, "case %zu: %llu, not %llu", i, (unsigned long long)total, (unsigned long long)expected);
+		ck_assert_msg(total == expected, "case %zu: %llu, not %llu", i, (unsigned long long)total,
+			      (unsigned long long)expected);
 		filter.limit = STORE_PAGE_MAX * 2; /* more than a page may have */
 		ck_assert_int_eq(reader_runs(reader, &f->arena, &filter, &runs, &count, &f->error), 0);
 		ck_assert_uint_eq(count, expected);
@@ -234,8 +254,10 @@ static void read_run_stats(struct store_reader *reader, struct fixture *f, void 
 /* 10,000 runs in pages and through every filter: each of them once, none twice, the counts as made. */
 START_TEST(pages_and_filters)
 {
-	static const enum entry_kind ends[10] = {ENTRY_RUN_FAULTED,   ENTRY_RUN_CANCELLED, ENTRY_RUN_KILLED,	ENTRY_RUN_SUSPENDED, ENTRY_RUN_CREATED,
-						 ENTRY_RUN_COMPLETED, ENTRY_RUN_COMPLETED, ENTRY_RUN_COMPLETED, ENTRY_RUN_COMPLETED, ENTRY_RUN_COMPLETED};
+	static const enum entry_kind ends[10] = {ENTRY_RUN_FAULTED,   ENTRY_RUN_CANCELLED, ENTRY_RUN_KILLED,
+						 ENTRY_RUN_SUSPENDED, ENTRY_RUN_CREATED,   ENTRY_RUN_COMPLETED,
+						 ENTRY_RUN_COMPLETED, ENTRY_RUN_COMPLETED, ENTRY_RUN_COMPLETED,
+						 ENTRY_RUN_COMPLETED};
 	struct fixture f;
 	struct entry *entries;
 
@@ -274,7 +296,8 @@ static void read_interleaved(struct store_reader *reader, struct fixture *f, voi
 
 	(void)arg;
 	do { /* 7 at a time, across stretches of 1 to 3 entries */
-		ck_assert_int_eq(reader_run_entries(reader, &f->arena, "b", after, 7, CONTENT_MAX, &entries, &count, &f->error), 0);
+		ck_assert_int_eq(reader_run_entries(reader, &f->arena, "b", after, 7, CONTENT_MAX, &entries, &count, &f->error),
+				 0);
 		for (size_t i = 0; i < count; i++, seen++) {
 			ck_assert_uint_gt(entries[i].seq, after);
 			ck_assert_str_eq(json_get_text(entries[i].data, "runId"), "b");
@@ -284,7 +307,8 @@ static void read_interleaved(struct store_reader *reader, struct fixture *f, voi
 		}
 	} while (count == 7);
 	ck_assert_uint_eq(seen, 1 + 90);
-	ck_assert_int_eq(reader_run_entries(reader, &f->arena, "c", 0, 7, CONTENT_MAX, &entries, &count, &f->error), ERR_NOT_FOUND);
+	ck_assert_int_eq(reader_run_entries(reader, &f->arena, "c", 0, 7, CONTENT_MAX, &entries, &count, &f->error),
+			 ERR_NOT_FOUND);
 	/* The feed: all of one kind, in order, and a next that never stands still. */
 	ck_assert_int_eq(reader_log_size(reader, &size, &f->error), 0);
 	for (seen = 0; next < size;) {
@@ -376,7 +400,8 @@ static void read_others(struct store_reader *reader, struct fixture *f, void *ar
 	ck_assert_int_eq(reader_definition(reader, &f->arena, "tests", "thing", NULL, &definition, &f->error), 0);
 	ck_assert_str_eq(definition.version, "1.10.0");
 	ck_assert_int_eq(reader_definition(reader, &f->arena, "tests", "thing", "1.10.0-rc.2", &definition, &f->error), 0);
-	ck_assert_int_eq(reader_definition(reader, &f->arena, "tests", "thing", "3.0.0", &definition, &f->error), ERR_NOT_FOUND); /* not registered */
+	ck_assert_int_eq(reader_definition(reader, &f->arena, "tests", "thing", "3.0.0", &definition, &f->error),
+			 ERR_NOT_FOUND); /* not registered */
 	ck_assert_int_eq(reader_definition(reader, &f->arena, "tests", "other", NULL, &definition, &f->error), ERR_NOT_FOUND);
 	digest = digest_of(BYTES_OF("{\"v\":\"3.0.0\"}"));
 	ck_assert_int_eq(reader_definition_document(reader, &f->arena, &digest, &bytes, &source, &f->error), 0);
@@ -418,7 +443,8 @@ START_TEST(definitions_documents_configurations)
 	add_definition(&f, "3.0.0", false, "v: 3.0.0", "{\"v\":\"3.0.0\"}");
 	add_definition(&f, "3.0.0", false, "v:  3.0.0 # again", "{\"v\":\"3.0.0\"}");
 	for (size_t i = 0; i < COUNT_OF(versions); i++)
-		add_definition(&f, versions[i], true, arena_printf(&f.arena, "v: %s", versions[i]), arena_printf(&f.arena, "{\"v\":\"%s\"}", versions[i]));
+		add_definition(&f, versions[i], true, arena_printf(&f.arena, "v: %s", versions[i]),
+			       arena_printf(&f.arena, "{\"v\":\"%s\"}", versions[i]));
 	for (unsigned i = 0; i < 2; i++) {
 		entry = (struct entry){.kind = ENTRY_DOCUMENT_ADDED, .data = json_object(&f.arena), .time_ms = fixture_wall_ms()};
 		json_set_text(&f.arena, entry.data, "mediaType", i ? "text/plain" : "text/markdown");
@@ -478,5 +504,5 @@ START_TEST(reads_have_a_limit)
 }
 END_TEST
 
-TEST_MAIN("store-read", values_of_every_size, large_values_are_stored_once, orphan_chunks_are_removed_at_start, pages_and_filters, entries_in_pages,
-	  definitions_documents_configurations, reads_have_a_limit)
+TEST_MAIN("store-read", values_of_every_size, large_values_are_stored_once, orphan_chunks_are_removed_at_start, pages_and_filters,
+	  entries_in_pages, definitions_documents_configurations, reads_have_a_limit)

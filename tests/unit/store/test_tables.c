@@ -47,8 +47,9 @@ static void make_fact(struct workload *w, struct entry *entry, const char *run)
 /* One decision of one run: 1 to 4 entries. */
 static size_t make_decision(struct workload *w, struct entry *entries)
 {
-	static const enum entry_kind kinds[] = {ENTRY_TASK_STARTED, ENTRY_ATTEMPT_STARTED, ENTRY_ATTEMPT_SUCCEEDED, ENTRY_TASK_COMPLETED, ENTRY_RUN_SUSPENDED,
-						ENTRY_RUN_RESUMED,  ENTRY_TIMER_SET,	  ENTRY_TIMER_FIRED,	   ENTRY_FACT_RECORDED};
+	static const enum entry_kind kinds[] = {ENTRY_TASK_STARTED,   ENTRY_ATTEMPT_STARTED, ENTRY_ATTEMPT_SUCCEEDED,
+						ENTRY_TASK_COMPLETED, ENTRY_RUN_SUSPENDED,   ENTRY_RUN_RESUMED,
+						ENTRY_TIMER_SET,      ENTRY_TIMER_FIRED,     ENTRY_FACT_RECORDED};
 	static const enum entry_kind ends[] = {ENTRY_RUN_COMPLETED, ENTRY_RUN_FAULTED, ENTRY_RUN_CANCELLED, ENTRY_RUN_KILLED};
 	struct arena *arena = &w->f->arena;
 	size_t count = 1 + pick(w, 4);
@@ -76,7 +77,8 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 		else if (kind == ENTRY_TIMER_SET || kind == ENTRY_TIMER_FIRED)
 			make_timer(w, &entries[i], kind, run);
 		else
-			make_step(arena, &entries[i], kind, run, "/do/0/x@1", bytes_text(arena_printf(arena, "%u", pick(w, 1000))));
+			make_step(arena, &entries[i], kind, run, "/do/0/x@1",
+				  bytes_text(arena_printf(arena, "%u", pick(w, 1000))));
 	}
 	return count;
 }
@@ -84,7 +86,8 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 /* What has no run: definitions, documents, configurations, the daemon itself. */
 static size_t make_other(struct workload *w, struct entry *entry)
 {
-	static const enum entry_kind kinds[] = {ENTRY_DEFINITION_ADDED, ENTRY_DOCUMENT_ADDED, ENTRY_CONFIG_LOADED, ENTRY_DAEMON_STARTED};
+	static const enum entry_kind kinds[] = {ENTRY_DEFINITION_ADDED, ENTRY_DOCUMENT_ADDED, ENTRY_CONFIG_LOADED,
+						ENTRY_DAEMON_STARTED};
 	struct arena *arena = &w->f->arena;
 	unsigned n = pick(w, 8);
 
@@ -159,7 +162,8 @@ START_TEST(tampered_rows_are_found)
 {
 	static const char *const cases[][2] = {
 		{"run", "UPDATE run SET status = 'completed' WHERE seq = (SELECT min(seq) FROM run WHERE status <> 'completed')"},
-		{"run", "UPDATE run SET ended_ms = ended_ms + 1 WHERE seq = (SELECT max(seq) FROM run WHERE ended_ms IS NOT NULL)"},
+		{"run",
+		 "UPDATE run SET ended_ms = ended_ms + 1 WHERE seq = (SELECT max(seq) FROM run WHERE ended_ms IS NOT NULL)"},
 		{"run_label", "DELETE FROM run_label WHERE run = (SELECT max(run) FROM run_label)"},
 		{"run_entry", "UPDATE run_entry SET count = count + 1 WHERE run = (SELECT max(run) FROM run_entry)"},
 		{"fact", "UPDATE fact SET accepted = 1 - accepted WHERE seq = (SELECT max(seq) FROM fact)"},
@@ -185,7 +189,8 @@ START_TEST(tampered_rows_are_found)
 		snprintf(command, sizeof(command), "cp '%s/journal.db' '%s/kept.db'", f.folder, f.folder);
 		ck_assert_int_eq(system(command), 0);
 		db = plain_open(&f);
-		ck_assert_msg(sqlite3_exec(db, cases[i][1], NULL, NULL, NULL) == SQLITE_OK, "%s: %s", cases[i][1], sqlite3_errmsg(db));
+		ck_assert_msg(sqlite3_exec(db, cases[i][1], NULL, NULL, NULL) == SQLITE_OK, "%s: %s", cases[i][1],
+			      sqlite3_errmsg(db));
 		ck_assert_msg(sqlite3_changes(db) > 0, "%s changed nothing", cases[i][1]);
 		ck_assert_int_eq(sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL), SQLITE_OK);
 		sqlite3_close(db);

@@ -23,9 +23,10 @@ START_TEST(bytes_are_exact)
 	json_set_text(&arena, entry.data, "runId", "01K5F2M8A9Q4T6W3Z7C1V5N0XE");
 	ck_assert_int_eq(entry_encode(&entry, "reprise.example/journal/7f3a", 6, &out, &error), 0);
 	/* é (U+00E9) sorts behind the ASCII names. */
-	ck_assert_str_eq(buffer_text(&out), "{\"data\":{\"runId\":\"01K5F2M8A9Q4T6W3Z7C1V5N0XE\",\"stepId\":\"/do/0/a@1\",\"\xc3\xa9\":1},"
-					    "\"kind\":\"task.started\",\"log\":\"reprise.example/journal/7f3a\",\"seq\":6,"
-					    "\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}");
+	ck_assert_str_eq(buffer_text(&out),
+			 "{\"data\":{\"runId\":\"01K5F2M8A9Q4T6W3Z7C1V5N0XE\",\"stepId\":\"/do/0/a@1\",\"\xc3\xa9\":1},"
+			 "\"kind\":\"task.started\",\"log\":\"reprise.example/journal/7f3a\",\"seq\":6,"
+			 "\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}");
 	ck_assert_int_eq(entry_decode(&arena, buffer_bytes(&out), "reprise.example/journal/7f3a", &back, &error), 0);
 	ck_assert_int_eq(back.kind, ENTRY_TASK_STARTED);
 	ck_assert_uint_eq(back.seq, 6);
@@ -53,7 +54,8 @@ START_TEST(every_kind)
 		ck_assert(entry_kind_parse(name, &kind));
 		ck_assert_int_eq(kind, i);
 		ck_assert_int_eq(entry_kind_touches_run(kind), strncmp(name, "run.", 4) == 0 || strncmp(name, "task.", 5) == 0 ||
-								       strncmp(name, "attempt.", 8) == 0 || strncmp(name, "timer.", 6) == 0 ||
+								       strncmp(name, "attempt.", 8) == 0 ||
+								       strncmp(name, "timer.", 6) == 0 ||
 								       strcmp(name, "fact.recorded") == 0);
 		buffer_init(&out, 1024);
 		ck_assert_int_eq(entry_encode(&entry, "o", 9007199254740991, &out, &error), 0);
@@ -110,19 +112,32 @@ START_TEST(damaged_entries)
 	static const char *const texts[][2] = {
 		{"", "json-"},
 		{"[]", "six members"},
-		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\"}", "six members"},
-		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1,\"x\":1}", "six members"},
-		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":2}", "v is not 1"},
-		{"{\"data\":[],\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}", "data is no object"},
-		{"{\"data\":{},\"kind\":\"run.failed\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}", "run.failed"},
+		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\"}",
+		 "six members"},
+		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1,"
+		 "\"x\":1}",
+		 "six members"},
+		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":2}",
+		 "v is not 1"},
+		{"{\"data\":[],\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}",
+		 "data is no object"},
+		{"{\"data\":{},\"kind\":\"run.failed\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}",
+		 "run.failed"},
 		{"{\"data\":{},\"kind\":7,\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}", "unknown kind"},
-		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"p\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}", "of log \"p\""},
-		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":-1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}", "seq"},
-		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1.5,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}", "seq"},
-		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":\"1\",\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}", "seq"},
+		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"p\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}",
+		 "of log \"p\""},
+		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":-1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}",
+		 "seq"},
+		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1.5,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}",
+		 "seq"},
+		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":\"1\",\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}",
+		 "seq"},
 		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18\",\"v\":1}", "ts"},
-		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-99-18T09:10:24.500Z\",\"v\":1}", "ts"},
-		{"{\"data\":{},\"kind\":\"run.created\",\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:10:24.500Z\",\"v\":1}", "json-duplicate"},
+		{"{\"data\":{},\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-99-18T09:10:24.500Z\",\"v\":1}",
+		 "ts"},
+		{"{\"data\":{},\"kind\":\"run.created\",\"kind\":\"run.created\",\"log\":\"o\",\"seq\":1,\"ts\":\"2026-09-18T09:"
+		 "10:24.500Z\",\"v\":1}",
+		 "json-duplicate"},
 	};
 
 	for (size_t i = 0; i < COUNT_OF(texts); i++) {
@@ -131,7 +146,8 @@ START_TEST(damaged_entries)
 		struct entry entry;
 
 		arena_init(&arena);
-		ck_assert_msg(entry_decode(&arena, bytes_text(texts[i][0]), "o", &entry, &error) == ERR_CORRUPT, "%s", texts[i][0]);
+		ck_assert_msg(entry_decode(&arena, bytes_text(texts[i][0]), "o", &entry, &error) == ERR_CORRUPT, "%s",
+			      texts[i][0]);
 		ck_assert_msg(strstr(error.message, texts[i][1]) != NULL, "%s: %s", texts[i][0], error.message);
 		arena_close(&arena);
 	}
@@ -177,7 +193,8 @@ START_TEST(step_ids)
 		{"/do/0/a#9007199254740991@9007199254740991", "/do/0/a", 1, 9007199254740991, 9007199254740991},
 		{"/x#1.2.3.4.5.6.7.8.9.10.11.12.13.14.15.16@1", "/x", 16, 16, 1},
 	};
-	static const char *const bad[] = {"", "@", "/do/0/a", "/do/0/a@", "/do/0/a@x", "/do/0/a@01", "/do/0/a@-1", "@1", "#1@1", "/a@9007199254740992"};
+	static const char *const bad[] = {"",		"@",	      "/do/0/a", "/do/0/a@", "/do/0/a@x",
+					  "/do/0/a@01", "/do/0/a@-1", "@1",	 "#1@1",     "/a@9007199254740992"};
 	struct arena arena;
 
 	arena_init(&arena);
@@ -234,7 +251,8 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = {bytes_are_exact, every_kind, length_limit, damaged_entries, values, step_ids, idempotency_keys};
+	const TTest *const tests[] = {bytes_are_exact, every_kind, length_limit,    damaged_entries,
+				      values,	       step_ids,   idempotency_keys};
 	Suite *suite = suite_create("entry");
 	TCase *tcase = tcase_create("entry");
 	SRunner *runner = srunner_create(suite);
