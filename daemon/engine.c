@@ -763,6 +763,7 @@ static void on_values_loaded(struct engine_load_values *load)
 	arena_close(&load->arena);
 	decision_close(&live->decision);
 	decide(run); /* the same trigger, with more values at hand */
+	load_next(engine); /* runs wait for this place too */
 }
 
 /* --- after the commit --------------------------------------------------------------------------------------------- */

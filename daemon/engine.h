@@ -106,6 +106,8 @@ struct engine_cancel {
 	bool kill;
 	void (*on_done)(struct engine_cancel *cancel); /* durable, or the run had ended meanwhile: both are success */
 	void *owner;
+	/* ERR_NOT_FOUND: it was on its way and was not created (it may have ended before: ask the store). ERR_CANCELLED: the daemon
+	 * stops, the run is as it was. */
 	struct error error;
 	struct list link; /* the engine's own */
 };
