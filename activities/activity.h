@@ -45,7 +45,8 @@ struct activity_result {
 	 * "section": {"digest", "bytes"}, "document": "sha256:…"}]. NULL: not an extraction. */
 	const struct json *facts;
 	/* Parts of each fact's statement, as statement.h names them: {"source", "prompt", "schema", "sampling", "request", "model",
-	 * "configuration", "reproducibility", "runtime", "response", "finishReason"?, "promptTokens"?, "completionTokens"?, "clock"?}. */
+	 * "configuration", "reproducibility", "runtime", "response", "finishReason"?, "promptTokens"?, "completionTokens"?, "clock"},
+	 * and "runtimeName" (as configured) and "simulated"? for the fact's document. */
 	const struct json *evidence;
 
 	struct stage_times stages;

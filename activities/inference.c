@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timex.h>
 
 #include "workflow/base/check.h"
 
@@ -690,6 +691,17 @@ static struct json *describe_runtime(const struct inference *inference, struct a
 	return runtime;
 }
 
+/* What the kernel says of the wall clock: a claim, no proof (provenance.md 2.4). */
+static struct json *describe_clock(struct arena *arena)
+{
+	struct json *clock = json_object(arena);
+	struct timex status = {0};
+
+	json_set_text(arena, clock, "source", "system");
+	json_set_boolean(arena, clock, "synchronized", adjtimex(&status) >= 0 && (status.status & STA_UNSYNC) == 0);
+	return clock;
+}
+
 struct json *inference_evidence(const struct inference *inference, struct arena *arena)
 {
 	const struct answer *answer = &inference->answer;
@@ -702,6 +714,8 @@ struct json *inference_evidence(const struct inference *inference, struct arena 
 		 describe_body(arena, inference->body_kind == BODY_WHOLE ? "application/json" : "text/event-stream", result->response));
 	json_set(arena, evidence, "model", describe_model(inference, arena));
 	json_set(arena, evidence, "runtime", describe_runtime(inference, arena));
+	json_set_text(arena, evidence, "runtimeName", inference->runtime->config.name);
+	json_set(arena, evidence, "clock", describe_clock(arena));
 	json_set_digest(arena, configuration, "digest", &inference->configuration->digest);
 	json_set(arena, evidence, "configuration", configuration);
 	json_set_text(arena, reproducibility, "class", "unmeasured");

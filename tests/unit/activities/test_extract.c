@@ -139,6 +139,8 @@ START_TEST(document_becomes_facts)
 	ck_assert(json_get_boolean(evidence, "simulated", false));
 	ck_assert_str_eq(json_get_text(evidence, "finishReason"), "stop");
 	ck_assert_ptr_nonnull(json_get_text(json_get(json_get(evidence, "runtime"), "engine"), "version"));
+	ck_assert_str_eq(json_get_text(evidence, "runtimeName"), "r");
+	ck_assert(json_is(json_get(json_get(evidence, "clock"), "synchronized"), JSON_BOOLEAN));
 	ck_assert_ptr_nonnull(json_get_text(json_get(evidence, "prompt"), "name"));
 	ck_assert_ptr_nonnull(json_get_text(json_get(evidence, "schema"), "name"));
 	ck_assert(json_get_digest(json_get(evidence, "configuration"), "digest", &digest));
