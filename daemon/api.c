@@ -1,0 +1,409 @@
+/* The HTTP API: which route a request takes, what its parameters may be, and how answers and problems are made. */
+#include "daemon/api.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/id.h"
+#include "workflow/base/time.h"
+
+static const struct route routes[] = {
+	{"POST", "/v1/runs", "wait include", BODY_SMALL, api_submit_run},
+	{"GET", "/v1/runs", "status workflow label since until limit cursor", BODY_NONE, api_list_runs},
+	{"GET", "/v1/runs/count", "status workflow label since until", BODY_NONE, api_count_runs},
+	{"GET", "/v1/runs/{}", "wait include", BODY_NONE, api_get_run},
+	{"GET", "/v1/runs/{}/events", "after limit", BODY_NONE, api_run_events},
+	{"POST", "/v1/runs/{}/cancel", "", BODY_SMALL, api_cancel_run},
+	{"POST", "/v1/runs/{}/kill", "", BODY_SMALL, api_kill_run},
+	{"POST", "/v1/runs/{}/replay", "", BODY_SMALL, api_replay_run},
+	{"POST", "/v1/definitions", "", BODY_SMALL, api_add_definition},
+	{"GET", "/v1/definitions", "limit cursor", BODY_NONE, api_list_definitions},
+	{"GET", "/v1/definitions/{}/{}", "", BODY_NONE, api_get_definition},
+	{"GET", "/v1/definitions/{}/{}/{}", "", BODY_NONE, api_get_definition},
+	{"POST", "/v1/documents", "", BODY_DOCUMENT, api_add_document},
+	{"GET", "/v1/documents/{}", "", BODY_NONE, api_get_document},
+	{"GET", "/v1/facts", "after limit run document runtime class workflow rejected", BODY_NONE, api_list_facts},
+	{"GET", "/v1/facts/{}", "", BODY_NONE, api_get_fact},
+	{"GET", "/v1/facts/{}/attestation", "", BODY_NONE, api_get_attestation},
+	{"GET", "/v1/facts/{}/entry", "", BODY_NONE, api_get_fact_entry},
+	{"GET", "/v1/events", "after limit", BODY_NONE, api_list_events},
+	{"GET", "/v1/provenance/{}", "", BODY_NONE, api_get_provenance},
+	{"GET", "/v1/runtimes", "", BODY_NONE, api_list_runtimes},
+	{"POST", "/v1/runtimes/{}/probe", "", BODY_SMALL, api_probe_runtime},
+	{"GET", "/v1/keys", "", BODY_NONE, api_list_keys},
+	{"GET", "/v1/log/checkpoint", "", BODY_NONE, api_get_checkpoint},
+	{"POST", "/v1/log/checkpoint", "", BODY_SMALL, api_sign_checkpoint},
+	{"GET", "/v1/log/checkpoints", "", BODY_NONE, api_list_checkpoints},
+	{"GET", "/v1/log/entries", "from limit", BODY_NONE, api_list_entries},
+	{"GET", "/v1/log/tile/*", "", BODY_NONE, api_get_tile},
+	{"GET", "/v1/journal/stats", "", BODY_NONE, api_journal_stats},
+	{"GET", "/v1/config", "", BODY_NONE, api_get_config},
+	{"GET", "/v1/version", "", BODY_NONE, api_get_version},
+	{"GET", "/metrics", "", BODY_NONE, api_metrics},
+	{"GET", "/healthz", "", BODY_NONE, api_health},
+	{"GET", "/readyz", "", BODY_NONE, api_ready},
+	{"GET", "/openapi.json", "", BODY_NONE, api_openapi},
+};
+
+/* What a request's route field points to. */
+struct match {
+	const struct route *route;
+	const char *parameters[API_PARAMETERS_MAX];
+};
+
+/* --- routing ------------------------------------------------------------------------------------------------------ */
+
+static bool match_path(struct arena *arena, const char *pattern, const char *path, const char **parameters)
+{
+	size_t count = 0;
+
+	while (*pattern) {
+		if (*pattern == '*') {
+			parameters[count] = path;
+			return *path != 0;
+		}
+		if (*pattern == '{') {
+			size_t len = strcspn(path, "/");
+			if (len == 0)
+				return false;
+			CHECK(count < API_PARAMETERS_MAX);
+			parameters[count++] = arena_text_len(arena, path, len);
+			path += len;
+			pattern += 2;
+			continue;
+		}
+		if (*pattern++ != *path++)
+			return false;
+	}
+	return *path == 0;
+}
+
+static struct match *find_route(struct request *request, struct buffer *allowed)
+{
+	const char *parameters[API_PARAMETERS_MAX] = {0};
+
+	/* A route without parameters goes before one with: /v1/runs/count is not a run. */
+	for (int with_parameters = 0; with_parameters < 2; with_parameters++) {
+		for (size_t i = 0; i < COUNT_OF(routes); i++) {
+			if ((strchr(routes[i].pattern, '{') != NULL) != (with_parameters == 1) || !match_path(&request->arena, routes[i].pattern, request->path, parameters))
+				continue;
+			if (strcmp(routes[i].method, request->method) == 0) {
+				struct match *match = arena_zero(&request->arena, sizeof *match);
+				match->route = &routes[i];
+				memcpy(match->parameters, parameters, sizeof parameters);
+				return match;
+			}
+			buffer_printf(allowed, "%s%s", allowed->len > 0 ? ", " : "", strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method);
+		}
+		if (allowed->len > 0)
+			break;
+	}
+	return NULL;
+}
+
+static uint64_t on_headers(void *arg, struct request *request)
+{
+	struct daemon *daemon = arg;
+	struct buffer allowed;
+	struct error error;
+	uint64_t limit = daemon->config.limits.body;
+
+	buffer_init(&allowed, 1024);
+	struct match *match = find_route(request, &allowed);
+	request->route = match;
+	if (!match && allowed.len > 0) {
+		error_set(&error, ERR_UNSUPPORTED, "%s %s: this path takes %s", request->method, request->path, buffer_text(&allowed));
+		request_add_header(request, "Allow", arena_text(&request->arena, buffer_text(&allowed)));
+		request_problem_at(request, 405, &error, NULL);
+	} else if (!match) {
+		error_set(&error, ERR_NOT_FOUND, "%s %s: there is no such route; /openapi.json lists them", request->method, request->path);
+		request_problem(request, &error);
+	} else if (!request_check_query(request, match->route->query, &error)) {
+		request_problem(request, &error);
+	} else if (match->route->body != BODY_NONE && store_queue_depth(daemon->store) >= STORE_QUEUE_MAX) {
+		error_set(&error, ERR_BUSY, "the journal's queue is full: %d appends wait, the limit (STORE_QUEUE_MAX)", STORE_QUEUE_MAX);
+		api_busy(request, &error);
+	} else {
+		limit = match->route->body == BODY_NONE ? 0 : match->route->body == BODY_SMALL ? daemon->config.limits.body : daemon->config.limits.document;
+	}
+	buffer_close(&allowed);
+	return limit;
+}
+
+static void on_request(void *arg, struct request *request)
+{
+	const struct match *match = request->route;
+
+	match->route->handle(arg, request, match->parameters);
+}
+
+static uint64_t handler_now_us(void *arg)
+{
+	(void)arg;
+	return clock_now_us();
+}
+
+const struct http_handler api_handler = {.on_headers = on_headers, .on_request = on_request, .now_us = handler_now_us};
+
+/* --- reads -------------------------------------------------------------------------------------------------------- */
+
+static void on_read(struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	struct arena arena = read->arena;
+
+	if (own->then) {
+		own->then(own); /* may free the request and own with it */
+	} else if (read->error.code != ERR_NONE) {
+		struct error error = read->error;
+		buffer_close(&own->body);
+		api_fail(own->request, &error);
+	} else {
+		struct buffer body = own->body;
+		request_answer(own->request, own->status, own->content_type, &body);
+	}
+	arena_close(&arena);
+}
+
+void api_read(struct daemon *daemon, struct request *request, store_read_work work, void *args, void (*then)(struct api_read *read))
+{
+	struct api_read *own = arena_zero(&request->arena, sizeof *own);
+
+	own->read = (struct store_read){.work = work, .on_done = on_read, .owner = own};
+	own->daemon = daemon;
+	own->request = request;
+	own->args = args;
+	own->status = 200;
+	own->content_type = "application/json";
+	own->then = then;
+	buffer_init(&own->body, ANSWER_MAX);
+	if (store_read(daemon->store, &own->read) != 0) {
+		struct error error;
+		error_set(&error, ERR_BUSY, "%d reads wait for the journal, the limit (STORE_READS_MAX)", STORE_READS_MAX);
+		api_busy(request, &error);
+	}
+}
+
+void api_print(struct api_read *read, const struct json *json)
+{
+	json_print(json, &read->body);
+	buffer_add_char(&read->body, '\n');
+}
+
+/* --- problems ----------------------------------------------------------------------------------------------------- */
+
+void api_invalid(struct request *request, const char *format, ...)
+{
+	struct error error = {.code = ERR_INVALID};
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error.message, sizeof error.message, format, args);
+	va_end(args);
+	request_problem(request, &error);
+}
+
+void api_busy(struct request *request, const struct error *error)
+{
+	request_add_header(request, "Retry-After", "1");
+	request_problem(request, error);
+}
+
+void api_fail(struct request *request, const struct error *error)
+{
+	if (error->code == ERR_BUSY || error->code == ERR_FULL)
+		api_busy(request, error);
+	else
+		request_problem(request, error);
+}
+
+void api_problems(struct request *request, const struct problems *problems, const char *what)
+{
+	struct json *extra = json_object(&request->arena);
+	struct error error;
+	const struct problem *first = NULL;
+
+	for (size_t i = 0; i < problems->count && !first; i++)
+		if (!problems->items[i].warning)
+			first = &problems->items[i];
+	if (first && first->line > 0)
+		error_set(&error, ERR_INVALID, "%s: line %zu, column %zu: %s%s", what, first->line, first->column, first->message, problems->errors > 1 ? " (and more)" : "");
+	else
+		error_set(&error, ERR_INVALID, "%s: %s%s%s%s", what, first && *first->pointer ? first->pointer : "", first && *first->pointer ? ": " : "",
+			  first ? first->message : "refused", problems->errors > 1 ? " (and more)" : "");
+	json_set(&request->arena, extra, "problems", problems_json(problems, &request->arena));
+	request_problem_at(request, 400, &error, extra);
+}
+
+/* --- parameters --------------------------------------------------------------------------------------------------- */
+
+static bool read_number(const char *text, uint64_t *number)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	return errno == 0 && *end == 0;
+}
+
+bool api_query_number(struct request *request, const char *name, uint64_t fallback, uint64_t max, uint64_t *number)
+{
+	const char *text = request_query(request, name);
+
+	*number = fallback;
+	if (!text)
+		return true;
+	if (read_number(text, number) && *number <= max)
+		return true;
+	api_invalid(request, "query parameter %s: '%s' is no whole number from 0 to %llu", name, text, (unsigned long long)max);
+	return false;
+}
+
+bool api_query_flag(struct request *request, const char *name, bool *flag)
+{
+	const char *text = request_query(request, name);
+
+	*flag = text && strcmp(text, "true") == 0;
+	if (!text || *flag || strcmp(text, "false") == 0)
+		return true;
+	api_invalid(request, "query parameter %s: '%s' is neither true nor false", name, text);
+	return false;
+}
+
+bool api_query_digest(struct request *request, const char *name, struct digest *digest, bool *given)
+{
+	const char *text = request_query(request, name);
+
+	*given = text != NULL;
+	if (!text || digest_parse(text, digest))
+		return true;
+	api_invalid(request, "query parameter %s: '%s' is no digest (sha256: and 64 hex digits)", name, text);
+	return false;
+}
+
+bool api_split_name(struct arena *arena, const char *text, const char **namespace, const char **name, const char **version)
+{
+	const char *slash = strchr(text, '/'), *colon = slash ? strchr(slash, ':') : NULL;
+
+	if (!slash)
+		return false;
+	*namespace = arena_text_len(arena, text, (size_t)(slash - text));
+	*name = colon ? arena_text_len(arena, slash + 1, (size_t)(colon - slash - 1)) : slash + 1;
+	*version = colon ? colon + 1 : NULL;
+	return id_valid_label(*namespace) && id_valid_label(*name) && (!colon || id_valid_version(*version));
+}
+
+bool api_query_workflow(struct request *request, const char **namespace, const char **name, const char **version)
+{
+	const char *text = request_query(request, "workflow");
+
+	*namespace = *name = *version = NULL;
+	if (!text || api_split_name(&request->arena, text, namespace, name, version))
+		return true;
+	api_invalid(request, "query parameter workflow: '%s' is not NAMESPACE/NAME or NAMESPACE/NAME:VERSION", text);
+	return false;
+}
+
+bool api_query_wait(struct request *request, int64_t *wait_ms)
+{
+	const char *text = request_query(request, "wait");
+	struct error error;
+
+	*wait_ms = 0;
+	if (!text)
+		return true;
+	if (duration_parse(text, wait_ms, &error) != 0) {
+		api_invalid(request, "query parameter wait: %s", error.message);
+		return false;
+	}
+	if (*wait_ms > API_WAIT_MAX_MS) {
+		api_invalid(request, "query parameter wait: '%s' is over the limit of 24h", text);
+		return false;
+	}
+	return true;
+}
+
+bool api_wants_stream(const struct request *request)
+{
+	const char *accept = request_header(request, "Accept");
+
+	return accept && strstr(accept, "text/event-stream") && !request->head;
+}
+
+bool api_after(struct request *request, uint64_t *after)
+{
+	const char *text = request_header(request, "Last-Event-ID");
+
+	if (!text || !api_wants_stream(request))
+		return api_query_number(request, "after", 0, INT64_MAX - 1, after);
+	if (read_number(text, after) && *after < INT64_MAX)
+		return true;
+	api_invalid(request, "Last-Event-ID: '%s' is no position in the journal", text);
+	return false;
+}
+
+bool api_content_type_is(const struct request *request, const char *type)
+{
+	const char *given = request_header(request, "Content-Type");
+	size_t len = strlen(type);
+
+	return given && strncasecmp(given, type, len) == 0 && strchr("; \t", given[len]) != NULL;
+}
+
+static bool is_known(const char *names, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *at = names; *at;) {
+		size_t part = strcspn(at, " ");
+		if (part == len && memcmp(at, name, len) == 0)
+			return true;
+		at += part + (at[part] == ' ');
+	}
+	return false;
+}
+
+struct json *api_body_object(struct request *request, const char *names)
+{
+	struct error error;
+
+	if (request->body.len == 0)
+		return json_object(&request->arena);
+	struct json *json = json_parse(&request->arena, buffer_bytes(&request->body), JSON_STRICT, NULL, &error);
+	if (!json) {
+		api_invalid(request, "the body is not JSON: %s", error.message);
+		return NULL;
+	}
+	if (!json_is(json, JSON_OBJECT)) {
+		api_invalid(request, "the body is %s, expected an object", json_type_name(json->type));
+		return NULL;
+	}
+	for (size_t i = 0; i < json->object.count; i++)
+		if (!is_known(names, json->object.members[i].name)) {
+			api_invalid(request, "unknown member '%s' in the body; known here: %s", json->object.members[i].name, *names ? names : "none");
+			return NULL;
+		}
+	return json;
+}
+
+void api_set_time(struct arena *arena, struct json *object, const char *name, int64_t wall_ms)
+{
+	char text[TIME_TEXT_LEN + 1];
+
+	time_text(wall_ms, text);
+	json_set_text(arena, object, name, text);
+}
+
+void api_set_digest(struct arena *arena, struct json *object, const char *name, const struct digest *digest)
+{
+	char text[DIGEST_TEXT_LEN + 1];
+
+	digest_text(digest, text);
+	json_set_text(arena, object, name, text);
+}

@@ -1,0 +1,112 @@
+/* What the files of the API share: the table of routes, reads that answer a request, and small helpers. One api_*.c per resource.
+ * Thread: loop; works run on the reader thread. New here? Read `routes` in api.c. */
+#pragma once
+
+#include "daemon/daemon.h"
+
+enum {
+	API_PARAMETERS_MAX = 3,
+	API_LIMIT_DEFAULT = 100,
+	API_WAIT_MAX_MS = 24 * 3600 * 1000, /* the longest ?wait */
+	API_PARSE_ON_LOOP_MAX = 64 << 10, /* bytes; larger bodies are parsed on the pool */
+	API_REQUEST_ID_TRIES_MAX = 1000, /* looks for a run whose first submission is being committed, API_LOOK_AGAIN_MS apart */
+	API_LOOK_AGAIN_MS = 10,
+	API_VIEW_BYTES_MAX = 64 << 20, /* bytes of values in one run document besides its input and output; the rest are given by digest */
+	API_VIEW_ENTRIES_MAX = 4000000, /* entries of a run that are looked at for one document */
+};
+
+enum body_limit { BODY_NONE, BODY_SMALL, BODY_DOCUMENT };
+
+struct route {
+	const char *method, *pattern; /* {} is one part of the path, a trailing * all the rest */
+	const char *query; /* known parameters */
+	enum body_limit body;
+	void (*handle)(struct daemon *daemon, struct request *request, const char *const *parameters);
+};
+
+/* --- reads that answer -------------------------------------------------------------------------------------------- */
+
+/* A read whose result is the answer: the work sets `status` and prints the body, or sets read.error, which becomes a problem. */
+struct api_read {
+	struct store_read read;
+	struct daemon *daemon;
+	struct request *request;
+	void *args; /* the route's own; lives in the request's arena */
+	unsigned status; /* 200 */
+	const char *content_type;
+	struct buffer body;
+	/* Instead of answering; may be NULL. The read's arena is closed when it returns. */
+	void (*then)(struct api_read *read);
+};
+/* Answers 503 itself when the store takes no more reads. */
+void api_read(struct daemon *daemon, struct request *request, store_read_work work, void *args, void (*then)(struct api_read *read));
+void api_print(struct api_read *read, const struct json *json); /* for works */
+
+/* --- helpers ------------------------------------------------------------------------------------------------------ */
+
+/* Parameters of the query; false: the request was answered with 400. */
+bool api_query_number(struct request *request, const char *name, uint64_t fallback, uint64_t max, uint64_t *number);
+bool api_query_flag(struct request *request, const char *name, bool *flag);
+bool api_query_digest(struct request *request, const char *name, struct digest *digest, bool *given);
+bool api_query_workflow(struct request *request, const char **namespace, const char **name, const char **version);
+bool api_query_wait(struct request *request, int64_t *wait_ms); /* 0: none */
+/* "ns/name" or "ns/name:version"; the parts lie in the arena. */
+bool api_split_name(struct arena *arena, const char *text, const char **namespace, const char **name, const char **version);
+void api_invalid(struct request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void api_busy(struct request *request, const struct error *error); /* with Retry-After */
+void api_fail(struct request *request, const struct error *error); /* api_busy() or request_problem() */
+void api_problems(struct request *request, const struct problems *problems, const char *what);
+bool api_wants_stream(const struct request *request);
+/* Where a stream or page goes on: Last-Event-ID, else ?after, else 0. */
+bool api_after(struct request *request, uint64_t *after);
+bool api_content_type_is(const struct request *request, const char *type); /* parameters aside */
+/* The body as a JSON object (YAML too, where `yaml`); an empty one is {}. NULL: answered. Members must be in `names`. */
+struct json *api_body_object(struct request *request, const char *names);
+void api_set_time(struct arena *arena, struct json *object, const char *name, int64_t wall_ms);
+void api_set_digest(struct arena *arena, struct json *object, const char *name, const struct digest *digest); /* "sha256:…" */
+
+int api_fact_document(struct store_reader *reader, struct arena *arena, const struct store_fact *fact, struct json **document, struct error *error);
+int api_cloud_event(struct arena *arena, struct bytes entry, const char *origin, struct json **event, struct error *error);
+
+#define API_HANDLER(name) void name(struct daemon *daemon, struct request *request, const char *const *parameters)
+
+/* api_runs.c */
+API_HANDLER(api_submit_run);
+API_HANDLER(api_list_runs);
+API_HANDLER(api_count_runs);
+API_HANDLER(api_get_run);
+API_HANDLER(api_run_events);
+API_HANDLER(api_cancel_run);
+API_HANDLER(api_kill_run);
+API_HANDLER(api_replay_run);
+/* api_definitions.c */
+API_HANDLER(api_add_definition);
+API_HANDLER(api_list_definitions);
+API_HANDLER(api_get_definition);
+/* api_documents.c */
+API_HANDLER(api_add_document);
+API_HANDLER(api_get_document);
+/* api_facts.c */
+API_HANDLER(api_list_facts);
+API_HANDLER(api_get_fact);
+API_HANDLER(api_get_attestation);
+API_HANDLER(api_get_fact_entry);
+API_HANDLER(api_list_events);
+/* api_log.c */
+API_HANDLER(api_get_checkpoint);
+API_HANDLER(api_sign_checkpoint);
+API_HANDLER(api_list_checkpoints);
+API_HANDLER(api_list_entries);
+API_HANDLER(api_get_tile);
+API_HANDLER(api_list_keys);
+API_HANDLER(api_journal_stats);
+/* api_system.c */
+API_HANDLER(api_list_runtimes);
+API_HANDLER(api_probe_runtime);
+API_HANDLER(api_get_provenance);
+API_HANDLER(api_get_config);
+API_HANDLER(api_get_version);
+API_HANDLER(api_metrics);
+API_HANDLER(api_health);
+API_HANDLER(api_ready);
+API_HANDLER(api_openapi);

@@ -1,0 +1,1004 @@
+/* /v1/runs: submitting, looking, waiting, cancelling, replaying.
+ *
+ * A submission goes through these stations, each of which may be skipped: parse (on the pool when large), find its definition (cache,
+ * else a read), engine_submit, durable; then 201, or with ?wait a watch. An id that is taken leads to a read that compares.
+ * New here? Read api_submit_run() and follow the names from there. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "daemon/api.h"
+#include "workflow/base/check.h"
+#include "workflow/base/id.h"
+#include "workflow/base/time.h"
+#include "workflow/replay.h"
+#include "workflow/view.h"
+
+enum { LABELS_MAX = 64, LABEL_LEN_MAX = 256 };
+
+static const char run_members[] = "definition input id labels";
+
+/* --- the run document --------------------------------------------------------------------------------------------- */
+
+struct document_args {
+	const char *id;
+	unsigned include;
+	unsigned status;
+	struct definition *definition; /* held, or NULL */
+};
+
+static bool wants_values(const struct entry *entry, unsigned include)
+{
+	switch (entry->kind) {
+	case ENTRY_RUN_CREATED:
+		return (include & (VIEW_INPUT | VIEW_LABELS)) != 0;
+	case ENTRY_RUN_COMPLETED:
+		return (include & VIEW_OUTPUT) != 0;
+	case ENTRY_TASK_STARTED:
+	case ENTRY_TASK_COMPLETED:
+		return (include & VIEW_TASKS) != 0;
+	case ENTRY_ATTEMPT_STARTED:
+	case ENTRY_FACT_RECORDED: /* arguments, statements: nothing of the document */
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* What the document shows and the page left out because it is large. Requests and answers of models are never in it. */
+static int load_shown_values(struct store_reader *reader, struct arena *arena, const char *id, struct entry *entries, size_t count, unsigned include, uint64_t *budget,
+			     struct error *error)
+{
+	static const char *const names[] = {"input", "labels", "output", "error", "record", "reason"};
+	struct digest output; /* of the run: mostly carried by the task that made it */
+	bool has_output = count > 0 && (include & VIEW_OUTPUT) && json_get_digest(entries[count - 1].data, "output", &output) &&
+			  entries[count - 1].kind == ENTRY_RUN_COMPLETED;
+
+	for (size_t i = 0; i < count; i++) {
+		bool wanted = wants_values(&entries[i], include);
+		if (!wanted && !has_output)
+			continue;
+		for (size_t v = 0; v < entries[i].value_count; v++) {
+			struct entry_value *value = &entries[i].values[v];
+			bool is_output = has_output && digest_equal(&output, &value->digest);
+			bool whole = entries[i].kind == ENTRY_RUN_CREATED || is_output, shown = is_output;
+			struct digest digest;
+			if (!wanted && !is_output)
+				continue;
+			for (size_t n = 0; n < COUNT_OF(names); n++)
+				shown |= json_get_digest(entries[i].data, names[n], &digest) && digest_equal(&digest, &value->digest);
+			if (!shown || value->bytes.data || (!whole && value->size > *budget))
+				continue;
+			if (reader_content(reader, arena, CONTENT_ID(entries[i].seq, v), &value->digest, id, &value->bytes, error) != 0) {
+				if (error->code != ERR_NOT_FOUND)
+					return error->code;
+				*error = (struct error){0}; /* erased: the document shows its digest */
+				value->bytes = (struct bytes){0};
+			} else if (!whole) {
+				*budget -= value->size;
+			}
+		}
+	}
+	return 0;
+}
+
+/* All entries of a run in one array. value_max: see reader_run_entries(). */
+static int read_entries(struct store_reader *reader, struct arena *arena, const char *id, uint64_t value_max, struct entry **entries, size_t *count, struct error *error)
+{
+	size_t cap = 0;
+	uint64_t after = 0;
+
+	*entries = NULL;
+	*count = 0;
+	while (*count < API_VIEW_ENTRIES_MAX) {
+		struct entry *page;
+		size_t page_count;
+		if (reader_run_entries(reader, arena, id, after, STORE_PAGE_MAX, value_max, &page, &page_count, error) != 0)
+			return error->code;
+		if (page_count == 0)
+			return 0;
+		if (*count + page_count > cap) {
+			struct entry *more = arena_alloc(arena, (cap = (*count + page_count) * 2) * sizeof *more);
+			memcpy(more, *entries ? *entries : page, *count * sizeof *more);
+			*entries = more;
+		}
+		memcpy(*entries + *count, page, page_count * sizeof *page);
+		*count += page_count;
+		after = page[page_count - 1].seq;
+	}
+	return error_set(error, ERR_TOO_LARGE, "run %s has more than %d entries, the limit of one document", id, API_VIEW_ENTRIES_MAX);
+}
+
+static void document_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	const struct document_args *args = own->args;
+	struct store_run run;
+	struct entry *entries;
+	size_t count;
+	uint64_t budget = API_VIEW_BYTES_MAX;
+
+	if (reader_run(reader, &read->arena, args->id, &run, &read->error) != 0) {
+		if (read->error.code == ERR_NOT_FOUND)
+			error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", args->id);
+		return;
+	}
+	if (read_entries(reader, &read->arena, args->id, VALUE_INLINE_MAX, &entries, &count, &read->error) != 0 ||
+	    load_shown_values(reader, &read->arena, args->id, entries, count, args->include, &budget, &read->error) != 0)
+		return;
+	own->status = args->status;
+	api_print(own, view_run(&read->arena, entries, count, args->definition, store_origin(own->daemon->store), args->include));
+}
+
+static void on_document(struct api_read *own)
+{
+	const struct document_args *args = own->args;
+
+	definition_release(args->definition);
+	if (own->read.error.code != ERR_NONE) {
+		struct error error = own->read.error;
+		buffer_close(&own->body);
+		api_fail(own->request, &error);
+	} else {
+		struct buffer body = own->body;
+		request_answer(own->request, own->status, own->content_type, &body);
+	}
+}
+
+/* From memory when nothing large is asked for and the engine knows the run; else from the journal. */
+static void answer_run(struct daemon *daemon, struct request *request, const char *id, unsigned include, unsigned status)
+{
+	struct json *json = include == 0 ? engine_run_json(daemon->engine, id, &request->arena) : NULL;
+
+	if (json) {
+		request_answer_json(request, status, json);
+		return;
+	}
+	struct document_args *args = arena_zero(&request->arena, sizeof *args);
+	*args = (struct document_args){.id = id, .include = include, .status = status};
+	api_read(daemon, request, document_work, args, on_document);
+}
+
+/* --- waiting for the end ------------------------------------------------------------------------------------------ */
+
+/* Lives until its timer is closed, which may be after the request. */
+struct waiter {
+	struct engine_watch watch;
+	uv_timer_t timer;
+	struct daemon *daemon;
+	struct request *request;
+	char id[ID_LEN_MAX + 1];
+	unsigned include, status;
+};
+
+static void on_waiter_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+static void end_wait(struct waiter *waiter)
+{
+	engine_unwatch(&waiter->watch);
+	uv_close((uv_handle_t *)&waiter->timer, on_waiter_closed);
+}
+
+static void answer_waiter(struct waiter *waiter)
+{
+	struct request *request = waiter->request;
+
+	request->on_gone = NULL;
+	request->owner = NULL;
+	end_wait(waiter);
+	answer_run(waiter->daemon, request, arena_text(&request->arena, waiter->id), waiter->include, waiter->status);
+}
+
+static void on_run_ended(struct engine_watch *watch)
+{
+	answer_waiter(watch->owner);
+}
+
+static void on_time_up(uv_timer_t *timer)
+{
+	answer_waiter(timer->data);
+}
+
+static void on_waiter_gone(struct request *request)
+{
+	end_wait(request->owner);
+}
+
+/* Answers when the run has ended or the time is up; at once when it is not under way. */
+static void wait_for_run(struct daemon *daemon, struct request *request, const char *id, int64_t wait_ms, unsigned include, unsigned status)
+{
+	if (wait_ms == 0 || !engine_run_is_open(daemon->engine, id)) {
+		answer_run(daemon, request, id, include, status);
+		return;
+	}
+	if (!request_wait(request))
+		return;
+	struct waiter *waiter = memory_zero(sizeof *waiter);
+	waiter->daemon = daemon;
+	waiter->request = request;
+	strcpy(waiter->id, id); /* valid, so it fits */
+	waiter->include = include;
+	waiter->status = status;
+	waiter->watch = (struct engine_watch){.id = waiter->id, .on_ended = on_run_ended, .owner = waiter};
+	CHECK(uv_timer_init(&daemon->loop, &waiter->timer) == 0);
+	waiter->timer.data = waiter;
+	uv_update_time(&daemon->loop);
+	uv_timer_start(&waiter->timer, on_time_up, (uint64_t)wait_ms, 0);
+	request->owner = waiter;
+	request->on_gone = on_waiter_gone;
+	CHECK(engine_watch(daemon->engine, &waiter->watch) == 0);
+}
+
+static bool read_include(struct request *request, unsigned *include)
+{
+	const char *text = request_query(request, "include"), *bad;
+
+	*include = 0;
+	if (!text || view_include_parse(text, include, &bad))
+		return true;
+	api_invalid(request, "query parameter include: unknown word at '%s'; known: input, output, tasks, events, facts, labels, all", bad);
+	return false;
+}
+
+static bool check_id(struct request *request, const char *id)
+{
+	struct error error;
+
+	if (id_valid(id))
+		return true;
+	error_set(&error, ERR_NOT_FOUND, "'%s' is no run id: 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
+	request_problem(request, &error);
+	return false;
+}
+
+void api_get_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	unsigned include;
+	int64_t wait_ms;
+
+	if (check_id(request, parameters[0]) && read_include(request, &include) && api_query_wait(request, &wait_ms))
+		wait_for_run(daemon, request, parameters[0], wait_ms, include, 200);
+}
+
+/* --- submitting --------------------------------------------------------------------------------------------------- */
+
+struct submission {
+	struct daemon *daemon;
+	struct request *request;
+	uv_work_t work;
+
+	/* parse(), perhaps on the pool */
+	bool is_yaml, load_at_once;
+	struct json *root;
+	const struct json *document; /* inline definition */
+	struct digest digest;
+	struct definition *loaded;
+	struct problems problems;
+	struct error error;
+
+	const char *id, *namespace, *name, *version;
+	struct bytes input;
+	const struct json *labels;
+	int64_t wait_ms;
+	unsigned include;
+	struct definition *definition; /* held */
+	struct digest request_digest;
+	struct entry extra;
+	struct engine_submit submit;
+	unsigned looks;
+	uv_timer_t *look_timer;
+};
+
+static void submit_definition(struct submission *s, struct definition *definition, bool is_known);
+
+static void submission_fail(struct submission *s, const struct error *error)
+{
+	definition_release(s->definition);
+	s->definition = NULL;
+	api_fail(s->request, error);
+}
+
+/* Pure: may run on the pool. */
+static void parse(struct submission *s)
+{
+	struct arena *arena = &s->request->arena;
+
+	problems_init(&s->problems);
+	if (s->is_yaml) {
+		s->root = text_load(arena, buffer_bytes(&s->request->body), TEXT_YAML, NULL, &s->problems);
+		if (!s->root)
+			return;
+	} else {
+		s->root = json_parse(arena, buffer_bytes(&s->request->body), JSON_STRICT, NULL, &s->error);
+		if (!s->root) {
+			error_wrap(&s->error, "the body is not JSON");
+			s->error.code = ERR_INVALID;
+			return;
+		}
+	}
+	const struct json *definition = json_get(s->root, "definition");
+	if (!json_is(definition, JSON_OBJECT))
+		return;
+	struct bytes text = json_print_arena(definition, arena);
+	s->document = definition;
+	s->digest = digest_of(text);
+	if (text.len > DEFINITION_SOURCE_MAX)
+		error_set(&s->error, ERR_TOO_LARGE, "the definition has %zu bytes, the limit is %d (DEFINITION_SOURCE_MAX)", text.len, DEFINITION_SOURCE_MAX);
+	else if (s->load_at_once)
+		s->loaded = definition_load_json(definition, &s->problems);
+}
+
+/* --- the definition --- */
+
+struct find_definition {
+	struct submission *submission;
+	struct definition *definition;
+	struct problems problems;
+};
+
+/* A registered one by name, or an inline one by digest. */
+static void find_definition_work(struct store_reader *reader, struct store_read *read)
+{
+	struct find_definition *find = ((struct api_read *)read->owner)->args;
+	const struct submission *s = find->submission;
+	struct store_definition row;
+	struct bytes document;
+	struct digest digest = s->digest;
+	struct error error;
+
+	if (!s->document) {
+		if (reader_definition(reader, &read->arena, s->namespace, s->name, s->version, &row, &read->error) != 0)
+			return;
+		digest = row.digest;
+	}
+	if (reader_definition_document(reader, &read->arena, &digest, &document, NULL, &read->error) != 0 || s->document)
+		return;
+	struct json *json = json_parse(&read->arena, document, JSON_STRICT, NULL, &error);
+	find->definition = json ? definition_load_json(json, &find->problems) : NULL;
+	if (!find->definition)
+		error_set(&read->error, ERR_CORRUPT, "definition %s/%s:%s in the journal cannot be read: %s", row.namespace, row.name, row.version,
+			  json ? find->problems.count > 0 ? find->problems.items[0].message : "refused" : error.message);
+}
+
+static void on_definition_found(struct api_read *own)
+{
+	struct find_definition *find = own->args;
+	struct submission *s = find->submission;
+	struct error error = own->read.error;
+
+	buffer_close(&own->body);
+	problems_close(&find->problems);
+	if (s->document) {
+		if (error.code != ERR_NONE && error.code != ERR_NOT_FOUND) {
+			definition_free(s->loaded);
+			submission_fail(s, &error);
+		} else {
+			bool is_known = error.code == ERR_NONE;
+			submit_definition(s, is_known ? definition_hold(definitions_put(&s->daemon->definitions, s->loaded, false)) : s->loaded, is_known);
+		}
+		return;
+	}
+	if (error.code == ERR_NOT_FOUND)
+		error_set(&error, ERR_NOT_FOUND, "no definition %s/%s%s%s is registered; reprise definition list shows those that are", s->namespace, s->name,
+			  s->version ? ":" : "", s->version ? s->version : "");
+	if (error.code != ERR_NONE)
+		submission_fail(s, &error);
+	else
+		submit_definition(s, definition_hold(definitions_put(&s->daemon->definitions, find->definition, true)), true);
+}
+
+static void find_definition(struct submission *s)
+{
+	struct find_definition *find = arena_zero(&s->request->arena, sizeof *find);
+
+	find->submission = s;
+	problems_init(&find->problems);
+	api_read(s->daemon, s->request, find_definition_work, find, on_definition_found);
+}
+
+/* --- durable, or not --- */
+
+static void look_for_twin(struct submission *s);
+
+static void on_looked(struct api_read *own);
+
+static void twin_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	struct submission *s = own->args;
+	struct store_run run;
+
+	if (reader_run(reader, &read->arena, s->id, &run, &read->error) == 0)
+		s->digest = run.request;
+}
+
+static void on_look_again(uv_timer_t *timer)
+{
+	look_for_twin(timer->data);
+}
+
+static void on_look_timer_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+static void end_looking(struct submission *s)
+{
+	if (s->look_timer)
+		uv_close((uv_handle_t *)s->look_timer, on_look_timer_closed);
+	s->look_timer = NULL;
+}
+
+static void on_looked(struct api_read *own)
+{
+	struct submission *s = own->args;
+	struct request *request = s->request;
+	struct error error = own->read.error;
+	char digests[2][DIGEST_TEXT_LEN + 1];
+
+	buffer_close(&own->body);
+	/* The other submission of this id has not been committed yet: what it will be is known in a moment. */
+	if (error.code == ERR_NOT_FOUND && ++s->looks < API_REQUEST_ID_TRIES_MAX && s->daemon->stage < DAEMON_STOPPING) {
+		if (!s->look_timer) {
+			s->look_timer = memory_zero(sizeof *s->look_timer);
+			CHECK(uv_timer_init(&s->daemon->loop, s->look_timer) == 0);
+			s->look_timer->data = s;
+		}
+		uv_timer_start(s->look_timer, on_look_again, API_LOOK_AGAIN_MS, 0);
+		return;
+	}
+	end_looking(s);
+	definition_release(s->definition);
+	s->definition = NULL;
+	if (error.code == ERR_NOT_FOUND) {
+		error_set(&error, ERR_BUSY, "run %s: another submission of this id is under way; retry", s->id);
+		api_busy(request, &error);
+	} else if (error.code != ERR_NONE) {
+		api_fail(request, &error);
+	} else if (digest_equal(&s->digest, &s->request_digest)) {
+		wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 200);
+	} else {
+		struct json *extra = json_object(&request->arena);
+		digest_text(&s->digest, digests[0]);
+		digest_text(&s->request_digest, digests[1]);
+		json_set_text(&request->arena, extra, "run", s->id);
+		json_set_text(&request->arena, extra, "existing", digests[0]);
+		json_set_text(&request->arena, extra, "submitted", digests[1]);
+		error_set(&error, ERR_EXISTS, "run %s exists with other content (definition, input or labels): it has %s, this one %s; choose another id", s->id, digests[0],
+			  digests[1]);
+		request_problem_at(request, 409, &error, extra);
+	}
+}
+
+static void look_for_twin(struct submission *s)
+{
+	api_read(s->daemon, s->request, twin_work, s, on_looked);
+}
+
+static void on_submitted(struct engine_submit *submit)
+{
+	struct submission *s = submit->owner;
+	struct request *request = s->request;
+	struct error error = submit->error;
+
+	if (error.code == ERR_EXISTS) {
+		look_for_twin(s);
+		return;
+	}
+	if (error.code != ERR_NONE) {
+		submission_fail(s, &error);
+		return;
+	}
+	if (submit->extra_count > 0)
+		definitions_put(&s->daemon->definitions, s->definition, false); /* takes over this use */
+	else
+		definition_release(s->definition);
+	s->definition = NULL;
+	request_add_header(request, "Location", arena_printf(&request->arena, "/v1/runs/%s", s->id));
+	wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 201);
+}
+
+/* Takes over one use of the definition. is_known: the journal has it. */
+static void submit_definition(struct submission *s, struct definition *definition, bool is_known)
+{
+	struct arena *arena = &s->request->arena;
+	struct digest input = digest_of(s->input);
+	struct error error = {0};
+
+	s->definition = definition;
+	s->request_digest = submission_digest(&definition->digest, &input, s->labels);
+	s->submit = (struct engine_submit){
+		.definition = definition, .id = s->id, .input = s->input, .labels = s->labels, .received_us = s->request->received_us, .on_done = on_submitted, .owner = s,
+	};
+	if (!is_known) {
+		s->extra = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(arena), .time_ms = clock_wall_ms()};
+		json_set_text(arena, s->extra.data, "namespace", definition->namespace);
+		json_set_text(arena, s->extra.data, "name", definition->name);
+		json_set_text(arena, s->extra.data, "version", definition->version);
+		json_set_boolean(arena, s->extra.data, "registered", false);
+		entry_add_value(arena, &s->extra, "definition", json_print_arena(definition->document, arena));
+		s->submit.extra = &s->extra;
+		s->submit.extra_count = 1;
+	}
+	int code = engine_submit(s->daemon->engine, &s->submit, &error);
+	if (code == ERR_EXISTS)
+		look_for_twin(s);
+	else if (code != 0)
+		submission_fail(s, &error);
+}
+
+/* --- what was sent --- */
+
+static bool check_labels(struct request *request, const struct json *labels)
+{
+	if (!json_is(labels, JSON_OBJECT)) {
+		api_invalid(request, "labels: expected an object of texts, found %s", json_type_name(labels->type));
+		return false;
+	}
+	if (json_count(labels) > LABELS_MAX) {
+		api_invalid(request, "labels: %zu of them, the limit is %d", json_count(labels), LABELS_MAX);
+		return false;
+	}
+	for (size_t i = 0; i < labels->object.count; i++) {
+		const struct json_member *label = &labels->object.members[i];
+		if (label->name_len == 0 || label->name_len > LABEL_LEN_MAX || !json_is(label->value, JSON_STRING) || label->value->string.len > LABEL_LEN_MAX) {
+			api_invalid(request, "label '%s': name and value are texts of at most %d bytes", label->name, LABEL_LEN_MAX);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool read_members(struct submission *s)
+{
+	struct request *request = s->request;
+	struct arena *arena = &request->arena;
+	const struct json *definition = json_get(s->root, "definition"), *input = json_get(s->root, "input"), *id = json_get(s->root, "id"), *labels = json_get(s->root, "labels");
+	char made[27];
+	uint8_t random[10];
+
+	if (!json_is(s->root, JSON_OBJECT)) {
+		api_invalid(request, "the body is %s, expected an object with definition and input", json_type_name(s->root->type));
+		return false;
+	}
+	for (size_t i = 0; i < s->root->object.count; i++) {
+		const char *name = s->root->object.members[i].name, *at = strstr(run_members, name);
+		size_t len = strlen(name);
+		if (!at || len == 0 || (at != run_members && at[-1] != ' ') || (at[len] != ' ' && at[len] != 0)) {
+			api_invalid(request, "unknown member '%s'; a run takes %s", name, run_members);
+			return false;
+		}
+	}
+	if (json_is(definition, JSON_STRING)) {
+		if (!api_split_name(arena, definition->string.text, &s->namespace, &s->name, &s->version)) {
+			api_invalid(request, "definition: '%s' is not NAMESPACE/NAME or NAMESPACE/NAME:VERSION", definition->string.text);
+			return false;
+		}
+	} else if (!s->document) {
+		api_invalid(request, "definition: expected an object or the name of a registered one, found %s", definition ? json_type_name(definition->type) : "nothing");
+		return false;
+	}
+	if (id && (!json_is(id, JSON_STRING) || !id_valid(id->string.text))) {
+		api_invalid(request, "id: expected 1 to %d of A-Z a-z 0-9 . _ -", ID_LEN_MAX);
+		return false;
+	}
+	if (labels && json_is(labels, JSON_NULL))
+		labels = NULL;
+	if (labels && !check_labels(request, labels))
+		return false;
+	if (id) {
+		s->id = id->string.text;
+	} else {
+		CHECK(getrandom(random, sizeof random, 0) == sizeof random);
+		id_make(clock_wall_ms(), random, made);
+		s->id = arena_text(arena, made);
+	}
+	s->labels = labels && json_count(labels) > 0 ? labels : NULL;
+	s->input = json_print_arena(input ? input : json_null(arena), arena);
+	return true;
+}
+
+static void on_parsed(struct submission *s)
+{
+	struct definition *cached = NULL;
+
+	if (s->error.code != ERR_NONE) {
+		struct json *extra = json_object(&s->request->arena);
+		if (s->error.code == ERR_TOO_LARGE)
+			json_set_number(&s->request->arena, extra, "limit", DEFINITION_SOURCE_MAX);
+		request_problem_at(s->request, (unsigned)error_code_http_status(s->error.code), &s->error, extra);
+		goto end;
+	}
+	if (s->problems.errors > 0) {
+		api_problems(s->request, &s->problems, s->root ? "definition" : "the body is not YAML");
+		goto end;
+	}
+	if (!read_members(s))
+		goto end;
+	if (s->document)
+		cached = definitions_by_digest(&s->daemon->definitions, &s->digest);
+	else if (s->version)
+		cached = definitions_by_name(&s->daemon->definitions, s->namespace, s->name, s->version);
+	if (cached) {
+		if (s->loaded)
+			definition_free(s->loaded);
+		problems_close(&s->problems);
+		submit_definition(s, definition_hold(cached), true);
+		return;
+	}
+	if (s->document && !s->loaded) {
+		s->loaded = definition_load_json(s->document, &s->problems);
+		if (!s->loaded) {
+			api_problems(s->request, &s->problems, "definition");
+			goto end;
+		}
+	}
+	problems_close(&s->problems);
+	find_definition(s);
+	return;
+end:
+	problems_close(&s->problems);
+	if (s->loaded)
+		definition_free(s->loaded);
+}
+
+static void on_pool(uv_work_t *work)
+{
+	parse(work->data);
+}
+
+static void on_pool_done(uv_work_t *work, int status)
+{
+	(void)status;
+	on_parsed(work->data);
+}
+
+void api_submit_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct submission *s = arena_zero(&request->arena, sizeof *s);
+
+	(void)parameters;
+	s->daemon = daemon;
+	s->request = request;
+	s->work.data = s;
+	if (!read_include(request, &s->include) || !api_query_wait(request, &s->wait_ms))
+		return;
+	s->is_yaml = api_content_type_is(request, "application/yaml") || api_content_type_is(request, "application/x-yaml") || api_content_type_is(request, "text/yaml");
+	if (request->body.len == 0) {
+		api_invalid(request, "the body is empty, expected {definition, input, id?, labels?}");
+		return;
+	}
+	if (request->body.len > API_PARSE_ON_LOOP_MAX) {
+		s->load_at_once = true;
+		CHECK(uv_queue_work(&daemon->loop, &s->work, on_pool, on_pool_done) == 0);
+		return;
+	}
+	parse(s);
+	on_parsed(s);
+}
+
+/* --- lists -------------------------------------------------------------------------------------------------------- */
+
+static bool is_status(const char *text)
+{
+	static const char *const words[] = {"pending", "running", "waiting", "suspended", "cancelled", "faulted", "completed"};
+
+	for (size_t i = 0; i < COUNT_OF(words); i++)
+		if (strcmp(words[i], text) == 0)
+			return true;
+	return false;
+}
+
+/* A time, or how long ago. */
+static bool read_time(struct request *request, const char *name, int64_t *ms)
+{
+	const char *text = request_query(request, name);
+	int64_t ago;
+
+	*ms = 0;
+	if (!text || time_parse(text, ms))
+		return true;
+	if (duration_parse(text, &ago, NULL) == 0) {
+		*ms = clock_wall_ms() - ago;
+		return true;
+	}
+	api_invalid(request, "query parameter %s: '%s' is neither a time (2026-09-18T09:10:36Z) nor how long ago (2h)", name, text);
+	return false;
+}
+
+static bool read_filter(struct request *request, struct store_run_filter *filter)
+{
+	const char *label = request_query(request, "label");
+
+	filter->status = request_query(request, "status");
+	if (filter->status && !is_status(filter->status)) {
+		api_invalid(request, "query parameter status: '%s'; known: pending, running, waiting, suspended, cancelled, faulted, completed", filter->status);
+		return false;
+	}
+	if (label) {
+		const char *equals = strchr(label, '=');
+		if (!equals || equals == label) {
+			api_invalid(request, "query parameter label: '%s' is not KEY=VALUE", label);
+			return false;
+		}
+		filter->label_key = arena_text_len(&request->arena, label, (size_t)(equals - label));
+		filter->label_value = equals + 1;
+	}
+	return api_query_workflow(request, &filter->namespace, &filter->name, &filter->version) && read_time(request, "since", &filter->since_ms) &&
+	       read_time(request, "until", &filter->until_ms);
+}
+
+static struct json *row_json(struct arena *arena, const struct store_run *run)
+{
+	struct json *json = json_object(arena), *workflow = json_object(arena);
+
+	json_set_text(arena, json, "id", run->id);
+	json_set_text(arena, workflow, "namespace", run->namespace);
+	json_set_text(arena, workflow, "name", run->name);
+	json_set_text(arena, workflow, "version", run->version);
+	api_set_digest(arena, workflow, "digest", &run->definition);
+	json_set(arena, json, "workflow", workflow);
+	json_set_text(arena, json, "status", run->status);
+	if (run->killed)
+		json_set_text(arena, json, "reason", "killed");
+	api_set_time(arena, json, "createdAt", run->created_ms);
+	api_set_time(arena, json, "startedAt", run->created_ms);
+	if (run->ended_ms != 0)
+		api_set_time(arena, json, "endedAt", run->ended_ms);
+	json_set_number(arena, json, "seq", (double)run->seq);
+	return json;
+}
+
+static void list_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	const struct store_run_filter *filter = own->args;
+	struct arena *arena = &read->arena;
+	struct json *json = json_object(arena), *list = json_array(arena);
+	struct store_run *runs;
+	size_t count;
+
+	if (reader_runs(reader, arena, filter, &runs, &count, &read->error) != 0)
+		return;
+	for (size_t i = 0; i < count; i++)
+		json_add(arena, list, row_json(arena, &runs[i]));
+	json_set(arena, json, "runs", list);
+	json_set(arena, json, "cursor", count == filter->limit ? json_printf(arena, "%llu", (unsigned long long)runs[count - 1].seq) : json_null(arena));
+	api_print(own, json);
+}
+
+void api_list_runs(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct store_run_filter *filter = arena_zero(&request->arena, sizeof *filter);
+	uint64_t limit;
+
+	(void)parameters;
+	if (!read_filter(request, filter) || !api_query_number(request, "limit", API_LIMIT_DEFAULT, STORE_PAGE_MAX, &limit) ||
+	    !api_query_number(request, "cursor", 0, INT64_MAX, &filter->before_seq))
+		return;
+	filter->limit = limit > 0 ? limit : API_LIMIT_DEFAULT;
+	api_read(daemon, request, list_work, filter, NULL);
+}
+
+static void count_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	struct json *json = json_object(&read->arena);
+	uint64_t count;
+
+	if (reader_run_count(reader, own->args, &count, &read->error) != 0)
+		return;
+	json_set_number(&read->arena, json, "count", (double)count);
+	api_print(own, json);
+}
+
+void api_count_runs(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct store_run_filter *filter = arena_zero(&request->arena, sizeof *filter);
+
+	(void)parameters;
+	if (read_filter(request, filter))
+		api_read(daemon, request, count_work, filter, NULL);
+}
+
+/* --- entries of a run --------------------------------------------------------------------------------------------- */
+
+struct events_args {
+	const char *id;
+	uint64_t after, limit;
+	bool stream;
+};
+
+static void events_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	struct events_args *args = own->args;
+	struct arena *arena = &read->arena;
+	struct json *json = json_object(arena), *list = json_array(arena);
+	struct store_run run;
+	struct entry *entries;
+	size_t count;
+	uint64_t next = args->after;
+
+	if (reader_run(reader, arena, args->id, &run, &read->error) != 0) {
+		if (read->error.code == ERR_NOT_FOUND)
+			error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", args->id);
+		return;
+	}
+	if (args->stream || reader_run_entries(reader, arena, args->id, args->after, args->limit, 0, &entries, &count, &read->error) != 0)
+		return;
+	for (size_t i = 0; i < count; i++) {
+		json_add(arena, list, view_entry(arena, &entries[i]));
+		next = entries[i].seq;
+	}
+	json_set(arena, json, "events", list);
+	json_set_number(arena, json, "next", (double)next);
+	api_print(own, json);
+}
+
+static void on_events(struct api_read *own)
+{
+	struct events_args *args = own->args;
+	struct error error = own->read.error;
+	struct buffer body = own->body;
+
+	if (error.code != ERR_NONE) {
+		buffer_close(&body);
+		api_fail(own->request, &error);
+	} else if (args->stream) {
+		buffer_close(&body);
+		feeds_open(&own->daemon->feeds, own->request, FEED_RUN, args->after, args->id, NULL);
+	} else {
+		request_answer(own->request, 200, own->content_type, &body);
+	}
+}
+
+void api_run_events(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct events_args *args = arena_zero(&request->arena, sizeof *args);
+
+	args->id = parameters[0];
+	args->stream = api_wants_stream(request);
+	if (check_id(request, args->id) && api_after(request, &args->after) && api_query_number(request, "limit", 1000, STORE_PAGE_MAX, &args->limit))
+		api_read(daemon, request, events_work, args, on_events);
+}
+
+/* --- cancel, kill ------------------------------------------------------------------------------------------------- */
+
+struct cancellation {
+	struct engine_cancel cancel;
+	struct daemon *daemon;
+	struct request *request;
+};
+
+static void on_cancelled(struct engine_cancel *cancel)
+{
+	struct cancellation *own = cancel->owner;
+
+	if (cancel->error.code != ERR_NONE)
+		api_fail(own->request, &cancel->error);
+	else
+		answer_run(own->daemon, own->request, cancel->id, 0, 200);
+}
+
+static void cancel_run(struct daemon *daemon, struct request *request, const char *id, bool kill)
+{
+	struct cancellation *own = arena_zero(&request->arena, sizeof *own);
+	struct json *body;
+	const struct json *reason;
+	struct error error;
+
+	if (!check_id(request, id) || !(body = api_body_object(request, "reason")))
+		return;
+	reason = json_get(body, "reason");
+	if (reason && !json_is(reason, JSON_STRING) && !json_is(reason, JSON_NULL)) {
+		api_invalid(request, "reason: expected a text, found %s", json_type_name(reason->type));
+		return;
+	}
+	own->daemon = daemon;
+	own->request = request;
+	own->cancel = (struct engine_cancel){.id = id, .reason = json_get_text(body, "reason"), .kill = kill, .on_done = on_cancelled, .owner = own};
+	list_init(&own->cancel.link);
+	int code = engine_cancel(daemon->engine, &own->cancel, &error);
+	if (code == ERR_NOT_FOUND) /* ended before: cancelling again changes nothing and is no error (C44); unknown: 404 from the read */
+		answer_run(daemon, request, id, 0, 200);
+	else if (code != 0)
+		api_fail(request, &error);
+}
+
+void api_cancel_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	cancel_run(daemon, request, parameters[0], false);
+}
+
+void api_kill_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	cancel_run(daemon, request, parameters[0], true);
+}
+
+/* --- replay ------------------------------------------------------------------------------------------------------- */
+
+/* Only replay_run()'s own values are looked up by place; the rest come with the entries. */
+static const struct json *no_value(void *context, const struct digest *digest)
+{
+	(void)context, (void)digest;
+	return NULL;
+}
+
+static void add_difference(struct arena *arena, struct json *json, const struct replay_result *result, struct bytes source)
+{
+	struct json *difference = json_object(arena);
+	struct text_positions *positions;
+	struct problems problems;
+	size_t line, column;
+
+	json_set_number(arena, difference, "seq", (double)result->seq);
+	json_set(arena, difference, "expected", result->expected ? json_parse(arena, bytes_text(result->expected), JSON_STRICT, NULL, NULL) : json_null(arena));
+	json_set(arena, difference, "got", result->got ? json_parse(arena, bytes_text(result->got), JSON_STRICT, NULL, NULL) : json_null(arena));
+	json_set_text(arena, difference, "reference", result->reference);
+	json_set_text(arena, difference, "why", result->why);
+	problems_init(&problems);
+	if (result->reference && text_load(arena, source, TEXT_GUESS, &positions, &problems) && text_position(positions, result->reference, true, &line, &column))
+		json_set_number(arena, difference, "line", (double)line);
+	problems_close(&problems);
+	json_set(arena, json, "difference", difference);
+}
+
+static void replay_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	const char *id = own->args;
+	struct arena *arena = &read->arena;
+	struct entry *entries;
+	struct digest digest;
+	struct bytes document, source;
+	struct store_run run;
+	struct problems problems;
+	struct replay_result result = {0};
+	struct json *json = json_object(arena);
+	size_t count;
+
+	if (reader_run(reader, arena, id, &run, &read->error) != 0) {
+		if (read->error.code == ERR_NOT_FOUND)
+			error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", id);
+		return;
+	}
+	if (read_entries(reader, arena, id, CONTENT_MAX, &entries, &count, &read->error) != 0)
+		return;
+	if (count == 0 || !json_get_digest(entries[0].data, "definition", &digest)) {
+		error_set(&read->error, ERR_CORRUPT, "run %s: its first entry names no definition", id);
+		return;
+	}
+	if (reader_definition_document(reader, arena, &digest, &document, &source, &read->error) != 0)
+		return;
+	problems_init(&problems);
+	struct json *parsed = json_parse(arena, document, JSON_STRICT, NULL, &read->error);
+	struct definition *definition = parsed ? definition_load_json(parsed, &problems) : NULL;
+	if (!definition) {
+		if (read->error.code == ERR_NONE)
+			error_set(&read->error, ERR_CORRUPT, "run %s: its definition cannot be read: %s", id, problems.count > 0 ? problems.items[0].message : "refused");
+		problems_close(&problems);
+		return;
+	}
+	struct decide_context context = {.origin = store_origin(own->daemon->store), .daemon_version = REPRISE_VERSION, .values = {.get = no_value}};
+	if (replay_run(arena, entries, count, definition, &context, &result, &read->error) == 0) {
+		json_set_text(arena, json, "run", id);
+		json_set_boolean(arena, json, "equal", result.equal);
+		json_set_number(arena, json, "entries", (double)result.entries);
+		json_set(arena, json, "difference", json_null(arena));
+		if (!result.equal)
+			add_difference(arena, json, &result, source.data ? source : document);
+		api_print(own, json);
+	}
+	definition_free(definition);
+	problems_close(&problems);
+}
+
+void api_replay_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	if (check_id(request, parameters[0]) && api_body_object(request, ""))
+		api_read(daemon, request, replay_work, (void *)parameters[0], NULL);
+}

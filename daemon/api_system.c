@@ -1,0 +1,277 @@
+/* What the daemon says about itself: runtimes, provenance, configuration, version, metrics, health, the description of the API. */
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/api.h"
+#include "embedded.h"
+#include "workflow/base/check.h"
+
+/* --- runtimes ----------------------------------------------------------------------------------------------------- */
+
+void api_list_runtimes(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct json *json = json_object(&request->arena);
+
+	(void)parameters;
+	json_set(&request->arena, json, "runtimes", activities_runtimes_json(daemon->activities, &request->arena));
+	request_answer_json(request, 200, json);
+}
+
+struct probing {
+	struct runtime_probe probe;
+	struct request *request;
+};
+
+static void on_probed(struct runtime_probe *probe)
+{
+	struct probing *own = probe->owner;
+
+	if (probe->error.code != ERR_NONE)
+		api_fail(own->request, &probe->error);
+	else
+		request_answer_json(own->request, 200, probe->result);
+	arena_close(&probe->arena);
+}
+
+void api_probe_runtime(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct probing *own = arena_zero(&request->arena, sizeof *own);
+	struct error error;
+
+	if (!api_body_object(request, ""))
+		return;
+	if (!activities_has_runtime(daemon->activities, parameters[0])) {
+		error_set(&error, ERR_NOT_FOUND, "no runtime '%s' is configured; GET /v1/runtimes lists them", parameters[0]);
+		request_problem(request, &error);
+		return;
+	}
+	own->request = request;
+	own->probe = (struct runtime_probe){.runtime = parameters[0], .on_done = on_probed, .owner = own};
+	if (activities_probe(daemon->activities, &own->probe) != 0) {
+		error_set(&error, ERR_BUSY, "runtime '%s' cannot be probed now; retry", parameters[0]);
+		api_busy(request, &error);
+	}
+}
+
+static void provenance_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	const struct digest *digest = own->args;
+	struct arena *arena = &read->arena;
+	struct json *json = json_object(arena);
+	struct bytes record;
+
+	if (reader_configuration(reader, arena, digest, &record, &read->error) != 0) {
+		if (read->error.code == ERR_NOT_FOUND)
+			error_set(&read->error, ERR_NOT_FOUND, "no configuration with this digest was recorded");
+		return;
+	}
+	api_set_digest(arena, json, "digest", digest);
+	json_set(arena, json, "record", json_parse(arena, record, JSON_STRICT, NULL, &read->error));
+	if (read->error.code == ERR_NONE)
+		api_print(own, json);
+}
+
+void api_get_provenance(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct digest *digest = arena_zero(&request->arena, sizeof *digest);
+	struct error error;
+
+	if (!digest_parse(parameters[0], digest)) {
+		error_set(&error, ERR_NOT_FOUND, "'%s' is no digest (sha256: and 64 hex digits)", parameters[0]);
+		request_problem(request, &error);
+		return;
+	}
+	api_read(daemon, request, provenance_work, digest, NULL);
+}
+
+/* --- the daemon itself --------------------------------------------------------------------------------------------- */
+
+void api_get_config(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	(void)parameters;
+	request_answer_json(request, 200, config_json(&daemon->config, &request->arena));
+}
+
+void api_get_version(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct arena *arena = &request->arena;
+	struct json *json = json_object(arena);
+
+	(void)daemon, (void)parameters;
+	json_set_text(arena, json, "name", "reprised");
+	json_set_text(arena, json, "version", REPRISE_VERSION);
+	json_set_text(arena, json, "sqlite", sqlite3_libversion());
+	json_set_text(arena, json, "libuv", uv_version_string());
+	json_set_text(arena, json, "dsl", "1.0.3");
+	request_answer_json(request, 200, json);
+}
+
+void api_health(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	(void)daemon, (void)parameters;
+	request_answer_text(request, 200, "text/plain; charset=utf-8", "alive\n");
+}
+
+/* Alive and serving are two things (C31): a daemon that still loads its runs, or that stops, is alive. */
+void api_ready(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct error error;
+
+	(void)parameters;
+	if (daemon->stage != DAEMON_SERVING)
+		error_set(&error, ERR_BUSY, daemon->stage == DAEMON_STARTING ? "the daemon is starting" : "the daemon is stopping");
+	else if (engine_is_recovering(daemon->engine))
+		error_set(&error, ERR_BUSY, "runs of before the start are being loaded");
+	else {
+		request_answer_text(request, 200, "text/plain; charset=utf-8", "ready\n");
+		return;
+	}
+	api_busy(request, &error);
+}
+
+static void openapi_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	struct problems problems;
+
+	(void)reader;
+	problems_init(&problems);
+	struct json *json = text_load(&read->arena, (struct bytes){(const uint8_t *)schema_openapi_yaml, schema_openapi_yaml_len}, TEXT_YAML, NULL, &problems);
+	if (json)
+		api_print(own, json);
+	else
+		error_set(&read->error, ERR_INTERNAL, "the embedded description cannot be read: %s", problems.count > 0 ? problems.items[0].message : "unknown reason");
+	problems_close(&problems);
+}
+
+void api_openapi(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	(void)parameters;
+	api_read(daemon, request, openapi_work, NULL, NULL); /* on the reader thread: it takes some milliseconds */
+}
+
+/* --- metrics (Prometheus text format) ----------------------------------------------------------------------------- */
+
+static void metric(struct buffer *out, const char *name, const char *type, const char *help, double value)
+{
+	buffer_printf(out, "# HELP reprise_%s %s\n# TYPE reprise_%s %s\nreprise_%s ", name, help, name, type, name);
+	json_print_number(value, out);
+	buffer_add_char(out, '\n');
+}
+
+static void labelled(struct buffer *out, const char *name, const char *label, const char *value, double number)
+{
+	buffer_printf(out, "reprise_%s{%s=\"%s\"} ", name, label, value);
+	json_print_number(number, out);
+	buffer_add_char(out, '\n');
+}
+
+static void head(struct buffer *out, const char *name, const char *type, const char *help)
+{
+	buffer_printf(out, "# HELP reprise_%s %s\n# TYPE reprise_%s %s\n", name, help, name, type);
+}
+
+static void add_engine(struct buffer *out, const struct daemon *daemon)
+{
+	struct engine_counts counts;
+
+	engine_counts(daemon->engine, &counts);
+	head(out, "runs_open", "gauge", "Runs that have not ended");
+	labelled(out, "runs_open", "state", "in_memory", (double)(counts.open - counts.parked));
+	labelled(out, "runs_open", "state", "parked", (double)counts.parked);
+	head(out, "runs_total", "counter", "Runs since the start, by what became of them");
+	labelled(out, "runs_total", "outcome", "created", (double)counts.created);
+	labelled(out, "runs_total", "outcome", "completed", (double)counts.completed);
+	labelled(out, "runs_total", "outcome", "faulted", (double)counts.faulted);
+	labelled(out, "runs_total", "outcome", "cancelled", (double)counts.cancelled);
+	metric(out, "runs_recovered", "gauge", "Runs that were open when the daemon started", (double)counts.recovered);
+	metric(out, "runs_set_aside", "gauge", "Runs that cannot be loaded; see the log", (double)counts.failed);
+	metric(out, "activities_in_flight", "gauge", "Attempts under way", (double)counts.in_flight);
+	metric(out, "decisions_committing", "gauge", "Decisions on their way to the disk", (double)counts.committing);
+	metric(out, "entries_total", "counter", "Journal entries since the start", (double)counts.entries);
+	metric(out, "stale_triggers_total", "counter", "Answers that came for attempts that were over", (double)counts.stale_triggers);
+}
+
+static void add_activities(struct buffer *out, const struct json *counters)
+{
+	const struct json *attempts = json_get(counters, "attempts");
+
+	metric(out, "attempts_waiting", "gauge", "Attempts that wait for a slot of their runtime", json_get_number(counters, "waiting", 0));
+	metric(out, "activity_connections", "gauge", "Connections to runtimes and services", json_get_number(counters, "connections", 0));
+	head(out, "attempts_total", "counter", "Attempts since the start, by class");
+	for (size_t i = 0; i < json_count(attempts); i++)
+		labelled(out, "attempts_total", "class", attempts->object.members[i].name, attempts->object.members[i].value->number);
+}
+
+static void add_http(struct buffer *out, const struct daemon *daemon)
+{
+	static const char *const classes[] = {"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"};
+	struct http_counts counts;
+
+	http_server_counts(daemon->http, &counts);
+	metric(out, "http_connections", "gauge", "Open connections", (double)counts.connections);
+	metric(out, "http_waiters", "gauge", "Requests that wait for a run to end", (double)counts.waiters);
+	metric(out, "http_streams", "gauge", "Open event streams", (double)counts.streams);
+	metric(out, "http_waiters_gone_total", "counter", "Waiting clients that went away", (double)counts.waiters_gone);
+	metric(out, "http_requests_total", "counter", "Requests", (double)counts.requests);
+	metric(out, "http_refused_total", "counter", "Requests refused before their body was taken", (double)counts.refused);
+	head(out, "http_answers_total", "counter", "Answers, by class of their status");
+	for (size_t i = 2; i < COUNT_OF(classes); i++)
+		labelled(out, "http_answers_total", "class", classes[i], (double)counts.by_class[i]);
+}
+
+struct metrics_args {
+	struct buffer memory_part; /* what only the loop knows */
+};
+
+static void metrics_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	struct metrics_args *args = own->args;
+	struct store_stats stats;
+
+	if (reader_stats(reader, &stats, &read->error) != 0)
+		return;
+	own->content_type = "text/plain; version=0.0.4; charset=utf-8";
+	buffer_add_bytes(&own->body, buffer_bytes(&args->memory_part));
+	metric(&own->body, "journal_entries", "gauge", "Entries of the journal", (double)stats.entries);
+	metric(&own->body, "journal_runs", "gauge", "Runs in the journal", (double)stats.runs);
+	metric(&own->body, "journal_facts", "gauge", "Facts in the journal", (double)stats.facts);
+	metric(&own->body, "journal_checkpoints", "gauge", "Signed checkpoints", (double)stats.checkpoints);
+	metric(&own->body, "journal_database_bytes", "gauge", "Size of the database", (double)stats.database_bytes);
+	metric(&own->body, "journal_free_bytes", "gauge", "Free inside the database", (double)stats.free_bytes);
+	metric(&own->body, "journal_wal_bytes", "gauge", "Size of the write-ahead log", (double)stats.wal_bytes);
+}
+
+static void on_metrics(struct api_read *own)
+{
+	struct metrics_args *args = own->args;
+	struct error error = own->read.error;
+	struct buffer body = own->body;
+
+	buffer_close(&args->memory_part);
+	if (error.code != ERR_NONE) {
+		buffer_close(&body);
+		api_fail(own->request, &error);
+	} else {
+		request_answer(own->request, 200, own->content_type, &body);
+	}
+}
+
+void api_metrics(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct metrics_args *args = arena_zero(&request->arena, sizeof *args);
+	struct buffer *out = &args->memory_part;
+
+	(void)parameters;
+	buffer_init(out, 1 << 20);
+	buffer_printf(out, "# HELP reprise_info Version\n# TYPE reprise_info gauge\nreprise_info{version=\"%s\"} 1\n", REPRISE_VERSION);
+	metric(out, "up_seconds", "gauge", "Since the start", (double)((clock_now_us() - daemon->started_us) / 1000000));
+	add_engine(out, daemon);
+	add_activities(out, activities_counters_json(daemon->activities, &request->arena));
+	metric(out, "store_queue", "gauge", "Appends that wait for the journal", store_queue_depth(daemon->store));
+	add_http(out, daemon);
+	api_read(daemon, request, metrics_work, args, on_metrics);
+}

@@ -1,0 +1,86 @@
+/* See check_journal.h. */
+#include "daemon/check_journal.h"
+
+#include <string.h>
+
+#include "store/store.h"
+#include "workflow/evidence/verify.h"
+
+/* The verifier key that the journal itself names: whoever wants more than consistency compares it with one he kept. */
+static int read_log_key(struct store_reader *reader, struct arena *arena, struct note_key *key, struct error *error)
+{
+	struct store_raw_entry *first;
+	struct entry entry;
+	uint64_t next;
+	size_t count;
+
+	if (reader_entries(reader, arena, 0, 0, 1, &first, &count, &next, error) != 0)
+		return error->code;
+	if (count == 0 || first[0].seq != 0)
+		return error_set(error, ERR_CORRUPT, "the journal does not begin with entry 0");
+	if (entry_decode(arena, first[0].bytes, NULL, &entry, error) != 0)
+		return error->code;
+	const char *vkey = json_get_text(entry.data, "vkey");
+	return vkey ? note_key_parse(key, vkey, error) : error_set(error, ERR_CORRUPT, "journal.opened names no key");
+}
+
+static int verify(struct store_reader *reader, const struct note_key *key, struct verify_report *report, uint64_t *entries, struct error *error)
+{
+	struct arena arena;
+	struct bytes *notes;
+	size_t note_count, count = 1;
+	struct verify_journal journal;
+
+	arena_init(&arena);
+	if (reader_checkpoints(reader, &arena, &notes, &note_count, error) == 0) {
+		verify_journal_begin(&journal, key, notes, note_count, report);
+		for (uint64_t from = 0; count > 0;) {
+			struct store_raw_entry *page;
+			struct arena page_arena;
+			arena_init(&page_arena);
+			if (reader_entries(reader, &page_arena, from, 0, CHECK_PAGE, &page, &count, &from, error) != 0)
+				count = 0;
+			for (size_t i = 0; i < count; i++)
+				verify_journal_add(&journal, page[i].bytes);
+			*entries += count;
+			arena_close(&page_arena);
+		}
+		verify_journal_end(&journal);
+	}
+	arena_close(&arena);
+	return error->code;
+}
+
+int check_journal(const char *data_dir, FILE *out, struct error *error)
+{
+	struct store_reader *reader;
+	struct note_key key;
+	struct verify_report report;
+	struct arena arena;
+	uint64_t entries = 0;
+
+	*error = (struct error){0};
+	if (store_open_readonly(data_dir, &reader, error) == ERR_NOT_FOUND) {
+		fprintf(out, "journal %s: none yet\n", data_dir);
+		*error = (struct error){0};
+		return 0;
+	}
+	if (error->code != ERR_NONE)
+		return error->code;
+	arena_init(&arena);
+	verify_report_init(&report);
+	if (read_log_key(reader, &arena, &key, error) == 0 && verify(reader, &key, &report, &entries, error) == 0) {
+		for (size_t i = 0; i < report.count; i++)
+			if (report.lines[i].status == VERIFY_FAIL || report.lines[i].status == VERIFY_UNVERIFIABLE)
+				fprintf(out, "journal: %s: %s: %s\n", report.lines[i].check, report.lines[i].code ? report.lines[i].code : "failed",
+					report.lines[i].detail ? report.lines[i].detail : "");
+		if (verify_report_result(&report) == VERIFY_VALID)
+			fprintf(out, "journal %s: %llu entries, origin %s: good\n", data_dir, (unsigned long long)entries, key.name);
+		else
+			error_set(error, ERR_CORRUPT, "journal %s: verification failed", data_dir);
+	}
+	verify_report_close(&report);
+	arena_close(&arena);
+	store_reader_close(reader);
+	return error->code;
+}

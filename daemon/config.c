@@ -1,0 +1,967 @@
+/* See config.h. One function per mapping of the file; each says which keys there are, and take_keys() refuses the rest. */
+#include "daemon/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/id.h"
+#include "workflow/base/time.h"
+
+enum { COUNT_LIMIT_MAX = 1000000, RUNTIME_CONCURRENCY_MAX = 10000, RETRY_ATTEMPTS_MAX = 1000, NAME_LEN_MAX = 64 };
+
+struct reading {
+	struct config *config;
+	const struct text_positions *positions;
+	struct problems *problems;
+	struct buffer pointer; /* of the value being looked at */
+};
+
+/* --- problems ----------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 4, 5))) static void complain(struct reading *r, bool at_key, const char *hint, const char *format, ...)
+{
+	char message[1024];
+	size_t line = 0, column = 0;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof message, format, args);
+	va_end(args);
+	text_position(r->positions, buffer_text(&r->pointer), at_key, &line, &column);
+	problems_add(r->problems, false, buffer_text(&r->pointer), line, column, hint, "%s", message);
+}
+
+/* Go into a member and come back. */
+static size_t enter(struct reading *r, const char *name)
+{
+	size_t before = r->pointer.len;
+
+	json_pointer_add(&r->pointer, name);
+	return before;
+}
+
+static size_t enter_item(struct reading *r, size_t index)
+{
+	char name[32];
+
+	snprintf(name, sizeof name, "%zu", index);
+	return enter(r, name);
+}
+
+static void leave(struct reading *r, size_t before)
+{
+	r->pointer.len = before;
+	if (r->pointer.data)
+		r->pointer.data[before] = 0;
+}
+
+/* Number of single-character changes between two words, as far as `max` matters. For "did you mean". */
+static size_t word_distance(const char *a, const char *b)
+{
+	size_t row[64], b_len = strlen(b);
+
+	if (b_len + 1 > COUNT_OF(row) || strlen(a) > 60)
+		return SIZE_MAX;
+	for (size_t j = 0; j <= b_len; j++)
+		row[j] = j;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t diagonal = row[0];
+		row[0] = i;
+		for (size_t j = 1; j <= b_len; j++) {
+			size_t change = diagonal + (a[i - 1] != b[j - 1]), least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+			diagonal = row[j];
+			row[j] = change < least ? change : least;
+		}
+	}
+	return row[b_len];
+}
+
+/* The keys of one mapping. Those with `later` are of the contract, but not of this release. */
+struct key {
+	const char *name;
+	void (*read)(struct reading *r, const struct json *value, void *target);
+	void *target;
+	const char *later; /* why it is refused */
+};
+
+static void take_keys(struct reading *r, const struct json *object, const struct key *keys, size_t count)
+{
+	for (size_t i = 0; i < object->object.count; i++) {
+		const struct json_member *member = &object->object.members[i];
+		const struct key *found = NULL, *nearest = NULL;
+		size_t nearest_distance = 3;
+		size_t before = enter(r, member->name);
+
+		for (size_t k = 0; k < count && !found; k++) {
+			if (strcmp(keys[k].name, member->name) == 0)
+				found = &keys[k];
+			size_t distance = word_distance(member->name, keys[k].name);
+			if (distance < nearest_distance) {
+				nearest = &keys[k];
+				nearest_distance = distance;
+			}
+		}
+		if (found && found->later) {
+			complain(r, true, found->later, "'%s' is not supported in this release", member->name);
+		} else if (found) {
+			found->read(r, member->value, found->target);
+		} else if (nearest) {
+			char hint[128];
+			snprintf(hint, sizeof hint, "did you mean '%s'?", nearest->name);
+			complain(r, true, hint, "unknown key '%s'", member->name);
+		} else {
+			struct buffer hint;
+			buffer_init(&hint, 1024);
+			buffer_add_text(&hint, "known here:");
+			for (size_t k = 0; k < count; k++)
+				buffer_printf(&hint, "%s %s", k ? "," : "", keys[k].name);
+			complain(r, true, buffer_text(&hint), "unknown key '%s'", member->name);
+			buffer_close(&hint);
+		}
+		leave(r, before);
+	}
+}
+
+static bool expect(struct reading *r, const struct json *value, enum json_type type, const char *what)
+{
+	if (json_is(value, type))
+		return true;
+	complain(r, false, NULL, "expected %s, found %s", what, json_type_name(value->type));
+	return false;
+}
+
+/* --- plain values ------------------------------------------------------------------------------------------------- */
+
+static void read_text(struct reading *r, const struct json *value, void *target)
+{
+	const char **text = target;
+
+	if (!expect(r, value, JSON_STRING, "a text"))
+		return;
+	if (value->string.len == 0)
+		complain(r, false, NULL, "must not be empty");
+	*text = value->string.text;
+}
+
+static void read_path(struct reading *r, const struct json *value, void *target)
+{
+	const char **path = target;
+
+	read_text(r, value, target);
+	if (*path && strlen(*path) >= CONFIG_PATH_MAX)
+		complain(r, false, NULL, "a path of %zu bytes is over the limit of %d", strlen(*path), CONFIG_PATH_MAX - 1);
+}
+
+static void read_duration(struct reading *r, const struct json *value, void *target)
+{
+	int64_t *ms = target, parsed;
+	struct error error;
+
+	if (!json_is(value, JSON_STRING)) {
+		complain(r, false, "write a unit: 250ms, 30s, 5m, PT1H", "expected a duration, found %s", json_type_name(value->type));
+		return;
+	}
+	if (duration_parse(value->string.text, &parsed, &error) != 0)
+		complain(r, false, "write a unit: 250ms, 30s, 5m, PT1H", "not a duration: %s", error.message);
+	else if (parsed == 0)
+		complain(r, false, NULL, "must be longer than nothing");
+	else
+		*ms = parsed;
+}
+
+bool size_parse(const char *text, uint64_t *bytes)
+{
+	static const struct {
+		const char *unit;
+		double factor;
+	} units[] = {{"", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+	char *end;
+
+	if (*text < '0' || *text > '9' || strpbrk(text, "xXpPeE") != NULL)
+		return false;
+	double number = strtod(text, &end);
+	for (size_t i = 0; i < COUNT_OF(units); i++) {
+		if (strcmp(end, units[i].unit) != 0)
+			continue;
+		number *= units[i].factor;
+		if (!(number <= 0x1p53))
+			return false;
+		*bytes = (uint64_t)number;
+		return true;
+	}
+	return false;
+}
+
+static void read_size(struct reading *r, const struct json *value, void *target)
+{
+	uint64_t *bytes = target, parsed;
+
+	if (json_is(value, JSON_NUMBER) && json_is_integer(value) && value->number >= 0)
+		parsed = (uint64_t)value->number;
+	else if (!json_is(value, JSON_STRING) || !size_parse(value->string.text, &parsed)) {
+		complain(r, false, "write bytes, or a unit: 64KiB, 2MiB, 1.5GiB", "expected a size");
+		return;
+	}
+	if (parsed == 0)
+		complain(r, false, NULL, "must be at least 1 byte");
+	else
+		*bytes = parsed;
+}
+
+static void read_count_up_to(struct reading *r, const struct json *value, unsigned *count, unsigned max)
+{
+	if (!json_is_integer(value) || value->number < 1 || value->number > max)
+		complain(r, false, NULL, "expected a whole number from 1 to %u", max);
+	else
+		*count = (unsigned)value->number;
+}
+
+static void read_count(struct reading *r, const struct json *value, void *target)
+{
+	read_count_up_to(r, value, target, COUNT_LIMIT_MAX);
+}
+
+static void read_concurrency(struct reading *r, const struct json *value, void *target)
+{
+	read_count_up_to(r, value, target, RUNTIME_CONCURRENCY_MAX);
+}
+
+static void read_attempts(struct reading *r, const struct json *value, void *target)
+{
+	read_count_up_to(r, value, target, RETRY_ATTEMPTS_MAX);
+}
+
+/* --- listen ------------------------------------------------------------------------------------------------------- */
+
+static int check_listen(const char *text, const char **path, struct error *error)
+{
+	size_t max = sizeof ((struct sockaddr_un *)NULL)->sun_path - 1;
+
+	if (!utf8_valid(bytes_text(text), NULL))
+		return error_set(error, ERR_INVALID, "listen: the address is not valid UTF-8");
+	if (strncmp(text, "tcp:", 4) == 0)
+		return error_set(error, ERR_UNSUPPORTED, "listen %s: a TCP address needs access tokens, which this release cannot issue or check yet; "
+			"use unix:PATH (mode 0600 guards it) and, from another machine, ssh -L", text);
+	if (strncmp(text, "unix:", 5) != 0 || text[5] == 0)
+		return error_set(error, ERR_INVALID, "listen %s: expected unix:PATH", text);
+	if (strlen(text + 5) > max)
+		return error_set(error, ERR_TOO_LARGE, "listen %s: the path has %zu bytes, the system's limit for a socket is %zu", text, strlen(text + 5), max);
+	*path = text + 5;
+	return 0;
+}
+
+static void read_listen_item(struct reading *r, const struct json *value)
+{
+	struct config *config = r->config;
+	struct error error;
+	const char *path;
+
+	if (!expect(r, value, JSON_STRING, "an address such as unix:/run/reprise/reprise.sock"))
+		return;
+	if (check_listen(value->string.text, &path, &error) != 0)
+		complain(r, false, NULL, "%s", error.message);
+	else if (config->listen_count == CONFIG_LISTEN_MAX)
+		complain(r, false, NULL, "more than %d addresses", CONFIG_LISTEN_MAX);
+	else
+		config->listen[config->listen_count++] = path;
+}
+
+static void read_listen(struct reading *r, const struct json *value, void *target)
+{
+	(void)target;
+	if (json_is(value, JSON_STRING)) {
+		read_listen_item(r, value);
+		return;
+	}
+	if (!expect(r, value, JSON_ARRAY, "an address or a list of them"))
+		return;
+	for (size_t i = 0; i < json_count(value); i++) {
+		size_t before = enter_item(r, i);
+		read_listen_item(r, json_at(value, i));
+		leave(r, before);
+	}
+}
+
+/* --- secrets ------------------------------------------------------------------------------------------------------ */
+
+/* A trailing newline is the editor's, not the secret's. */
+static int read_secret_file(struct arena *arena, const char *path, const char **value, struct error *error)
+{
+	char *text = memory_alloc(CONFIG_SECRET_MAX + 1);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len = 0, got = 0;
+
+	if (fd < 0) {
+		error_set(error, ERR_IO, "%s: %s", path, strerror(errno));
+		goto end;
+	}
+	while (len <= CONFIG_SECRET_MAX && (got = read(fd, text + len, (size_t)(CONFIG_SECRET_MAX + 1 - len))) > 0)
+		len += got;
+	if (got < 0)
+		error_set(error, ERR_IO, "%s: %s", path, strerror(errno));
+	else if (len > CONFIG_SECRET_MAX)
+		error_set(error, ERR_TOO_LARGE, "%s: larger than the limit of %d bytes", path, CONFIG_SECRET_MAX);
+	else if (memchr(text, 0, (size_t)len) != NULL)
+		error_set(error, ERR_INVALID, "%s: holds a NUL byte", path);
+	close(fd);
+	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
+		len--;
+	if (error->code == ERR_NONE && len == 0)
+		error_set(error, ERR_INVALID, "%s: is empty", path);
+	if (error->code == ERR_NONE)
+		*value = arena_text_len(arena, text, (size_t)len);
+end:
+	explicit_bzero(text, CONFIG_SECRET_MAX + 1);
+	free(text);
+	return error->code;
+}
+
+static void read_hosts(struct reading *r, const struct json *value, void *target)
+{
+	struct json **hosts = target;
+
+	if (!expect(r, value, JSON_ARRAY, "a list of hosts"))
+		return;
+	for (size_t i = 0; i < json_count(value); i++) {
+		size_t before = enter_item(r, i);
+		expect(r, json_at(value, i), JSON_STRING, "a host");
+		leave(r, before);
+	}
+	*hosts = (struct json *)value;
+}
+
+static void read_secret(struct reading *r, const char *name, const struct json *value)
+{
+	struct config_secret *secret = &r->config->secrets[r->config->secret_count];
+	const char *file = NULL, *variable = NULL, *credential = NULL;
+	struct error error = {0};
+	const struct key keys[] = {
+		{"file", read_path, &file, NULL},
+		{"env", read_text, &variable, NULL},
+		{"credential", read_text, &credential, NULL},
+		{"hosts", read_hosts, &secret->hosts, NULL},
+		{"namespaces", NULL, NULL, "secrets are used by runtimes alone so far, not by workflows"},
+	};
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping with file, env or credential"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if ((file != NULL) + (variable != NULL) + (credential != NULL) != 1) {
+		complain(r, false, NULL, "a secret comes from exactly one of file, env and credential");
+		return;
+	}
+	if (credential) {
+		const char *folder = getenv("CREDENTIALS_DIRECTORY");
+		if (!folder || strchr(credential, '/')) {
+			complain(r, false, NULL, folder ? "a credential's name has no '/'" : "no systemd credentials are there (CREDENTIALS_DIRECTORY is not set)");
+			return;
+		}
+		file = arena_printf(&r->config->arena, "%s/%s", folder, credential);
+	}
+	if (file && read_secret_file(&r->config->arena, file, &secret->value, &error) != 0)
+		complain(r, false, NULL, "secret '%s': %s", name, error.message);
+	if (variable) {
+		const char *text = getenv(variable);
+		if (!text || !*text)
+			complain(r, false, NULL, "secret '%s': the environment has no variable %s", name, variable);
+		else
+			secret->value = arena_text(&r->config->arena, text);
+	}
+	secret->name = name;
+	r->config->secret_count++;
+}
+
+static void read_secrets(struct reading *r, const struct json *value, void *target)
+{
+	size_t count = json_count(value);
+
+	(void)target;
+	if (!expect(r, value, JSON_OBJECT, "a mapping of names to secrets"))
+		return;
+	if (count > CONFIG_SECRETS_MAX) {
+		complain(r, false, NULL, "%zu secrets are over the limit of %d", count, CONFIG_SECRETS_MAX);
+		return;
+	}
+	r->config->secrets = arena_zero(&r->config->arena, (count + 1) * sizeof *r->config->secrets);
+	for (size_t i = 0; i < count; i++) {
+		size_t before = enter(r, value->object.members[i].name);
+		read_secret(r, value->object.members[i].name, value->object.members[i].value);
+		leave(r, before);
+	}
+}
+
+/* --- runtimes ----------------------------------------------------------------------------------------------------- */
+
+/* The host of "http://HOST[:PORT]…", without brackets. */
+static const char *url_host(struct arena *arena, const char *url)
+{
+	const char *host = strstr(url, "://");
+
+	if (!host)
+		return "";
+	host += 3;
+	if (*host == '[')
+		return arena_text_len(arena, host + 1, strcspn(host + 1, "]"));
+	return arena_text_len(arena, host, strcspn(host, ":/?#"));
+}
+
+static void read_url(struct reading *r, const struct json *value, void *target)
+{
+	const char **url = target;
+
+	read_text(r, value, target);
+	if (!*url)
+		return;
+	size_t len = strlen(*url);
+	if (strncmp(*url, "http://", 7) != 0 && strncmp(*url, "https://", 8) != 0)
+		complain(r, false, "http://127.0.0.1:1234", "a URL begins with http:// or https://");
+	else if (*url_host(&r->config->arena, *url) == 0)
+		complain(r, false, "http://127.0.0.1:1234", "the URL names no host");
+	else if (strpbrk(*url, " \t\r\n?#") || strchr(*url, '@'))
+		complain(r, false, "a key belongs to apiKey", "the URL must have no spaces, user, query or fragment");
+	while (len > 0 && (*url)[len - 1] == '/')
+		len--;
+	if (len > 3 && strncmp(*url + len - 3, "/v1", 3) == 0)
+		complain(r, false, "leave the /v1 out: it is added", "the URL ends in /v1");
+	*url = arena_text_len(&r->config->arena, *url, len);
+}
+
+static void read_kind(struct reading *r, const struct json *value, void *target)
+{
+	static const char *const known[] = {"openai", "simulator"}, *const later[] = {"vllm", "lmstudio", "llamacpp", "ollama", "sglang"};
+	const char **kind = target;
+
+	if (!expect(r, value, JSON_STRING, "the kind of runtime"))
+		return;
+	for (size_t i = 0; i < COUNT_OF(known); i++)
+		if (strcmp(known[i], value->string.text) == 0) {
+			*kind = known[i];
+			return;
+		}
+	for (size_t i = 0; i < COUNT_OF(later); i++)
+		if (strcmp(later[i], value->string.text) == 0) {
+			complain(r, false, "use kind: openai for it: all of them speak that", "kind '%s' is not supported in this release", later[i]);
+			return;
+		}
+	complain(r, false, "one of: openai, simulator", "unknown kind '%s'", value->string.text);
+}
+
+static void read_weights(struct reading *r, const struct json *value, void *target)
+{
+	const struct key keys[] = {{"file", read_path, target, NULL}};
+
+	if (expect(r, value, JSON_OBJECT, "a mapping with file"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+static void read_sampling_number(struct reading *r, const struct json *value, void *target)
+{
+	const double *range = target;
+
+	if (!json_is(value, JSON_NUMBER) || value->number < range[0] || value->number > range[1] || (range[2] != 0 && !json_is_integer(value)))
+		complain(r, false, NULL, "expected a %snumber from %g to %g", range[2] != 0 ? "whole " : "", range[0], range[1]);
+}
+
+static void read_stop(struct reading *r, const struct json *value, void *target)
+{
+	(void)target;
+	if (json_is(value, JSON_STRING))
+		return;
+	if (!expect(r, value, JSON_ARRAY, "a text or a list of texts"))
+		return;
+	for (size_t i = 0; i < json_count(value); i++)
+		if (!json_is(json_at(value, i), JSON_STRING))
+			complain(r, false, NULL, "expected texts only");
+}
+
+static void read_sampling(struct reading *r, const struct json *value, void *target)
+{
+	const struct json **sampling = target;
+	const char *effort = NULL;
+	/* from, to, whole? */
+	static double temperature[] = {0, 10, 0}, share[] = {0, 1, 0}, top_k[] = {-1, 1e9, 1}, seed[] = {0, 9007199254740991.0, 1}, tokens[] = {1, 1e9, 1}, penalty[] = {-10, 10, 0};
+	const struct key keys[] = {
+		{"temperature", read_sampling_number, temperature, NULL}, {"topP", read_sampling_number, share, NULL},
+		{"topK", read_sampling_number, top_k, NULL}, {"minP", read_sampling_number, share, NULL},
+		{"seed", read_sampling_number, seed, NULL}, {"maxTokens", read_sampling_number, tokens, NULL},
+		{"stop", read_stop, NULL, NULL}, {"presencePenalty", read_sampling_number, penalty, NULL},
+		{"frequencyPenalty", read_sampling_number, penalty, NULL}, {"repetitionPenalty", read_sampling_number, penalty, NULL},
+		{"reasoningEffort", read_text, &effort, NULL},
+	};
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping such as {temperature: 0.6, seed: 42}"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	*sampling = value;
+}
+
+static void read_timeouts(struct reading *r, const struct json *value, void *target)
+{
+	struct runtime_config *runtime = target;
+	const struct key keys[] = {
+		{"connect", read_duration, &runtime->connect_ms, NULL},
+		{"firstToken", read_duration, &runtime->first_token_ms, NULL},
+		{"betweenTokens", read_duration, &runtime->between_tokens_ms, NULL},
+		{"total", read_duration, &runtime->total_ms, NULL},
+	};
+
+	if (expect(r, value, JSON_OBJECT, "a mapping of durations"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+static void read_retry(struct reading *r, const struct json *value, void *target)
+{
+	struct runtime_config *runtime = target;
+	const struct key keys[] = {
+		{"attempts", read_attempts, &runtime->retry_attempts, NULL},
+		{"floor", read_duration, &runtime->retry_floor_ms, NULL},
+		{"cap", read_duration, &runtime->retry_cap_ms, NULL},
+	};
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping with attempts, floor and cap"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (runtime->retry_floor_ms > runtime->retry_cap_ms)
+		complain(r, false, NULL, "floor (%lld ms) is above cap (%lld ms)", (long long)runtime->retry_floor_ms, (long long)runtime->retry_cap_ms);
+}
+
+static void read_secret_name(struct reading *r, const struct json *value, void *target)
+{
+	const struct key keys[] = {{"secret", read_text, target, NULL}};
+
+	if (json_is(value, JSON_STRING))
+		complain(r, false, "secrets: {NAME: {file: …}} and apiKey: {secret: NAME}", "a key is never written into the configuration itself");
+	else if (expect(r, value, JSON_OBJECT, "{secret: NAME}"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+/* The secrets were read before the runtimes, wherever they stand in the file. */
+static void use_secret(struct reading *r, struct runtime_config *runtime, const char *name)
+{
+	size_t before = enter(r, "apiKey");
+
+	for (size_t i = 0; i < r->config->secret_count; i++) {
+		struct config_secret *secret = &r->config->secrets[i];
+		if (strcmp(secret->name, name) != 0)
+			continue;
+		runtime->api_key = secret->value;
+		if (secret->hosts && runtime->url) {
+			const char *host = url_host(&r->config->arena, runtime->url);
+			bool allowed = false;
+			for (size_t h = 0; h < json_count(secret->hosts); h++) {
+				const struct json *item = json_at(secret->hosts, h);
+				allowed |= json_is(item, JSON_STRING) && strcasecmp(item->string.text, host) == 0;
+			}
+			if (!allowed)
+				complain(r, false, "add it to the secret's hosts if that is meant", "secret '%s' may not be sent to %s", name, host);
+		}
+		goto end;
+	}
+	complain(r, false, "name it under secrets:", "there is no secret '%s'", name);
+end:
+	leave(r, before);
+}
+
+static void read_runtime(struct reading *r, const char *name, const struct json *value)
+{
+	size_t index = r->config->runtime_count;
+	struct runtime_config *runtime = &r->config->runtimes[index];
+	const char *secret = NULL;
+
+	*runtime = (struct runtime_config){
+		.name = name, .concurrency = 1, .connect_ms = 5000, .first_token_ms = 120000, .between_tokens_ms = 30000, .total_ms = 20 * 60 * 1000,
+		.retry_attempts = 3, .retry_floor_ms = 500, .retry_cap_ms = 60000,
+	};
+	const struct key keys[] = {
+		{"kind", read_kind, &runtime->kind, NULL},
+		{"url", read_url, &runtime->url, NULL},
+		{"model", read_text, &runtime->model, NULL},
+		{"weights", read_weights, &runtime->weights_file, NULL},
+		{"concurrency", read_concurrency, &runtime->concurrency, NULL},
+		{"sampling", read_sampling, &runtime->sampling, NULL},
+		{"timeouts", read_timeouts, runtime, NULL},
+		{"retry", read_retry, runtime, NULL},
+		{"apiKey", read_secret_name, &secret, NULL},
+		{"launch", NULL, NULL, "start the runtime yourself and give its url"},
+	};
+
+	if (!id_valid(name))
+		complain(r, true, NULL, "a runtime's name is 1 to %d of A-Z a-z 0-9 . _ -", NAME_LEN_MAX);
+	if (!expect(r, value, JSON_OBJECT, "a mapping with kind and url"))
+		return;
+	size_t errors_before = r->problems->errors;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (!json_get(value, "kind"))
+		complain(r, false, "one of: openai, simulator", "runtime '%s' has no kind", name);
+	else if (!runtime->url && runtime->kind && strcmp(runtime->kind, "simulator") != 0 && !json_get(value, "url"))
+		complain(r, false, NULL, "runtime '%s' has no url", name);
+	if (secret)
+		use_secret(r, runtime, secret);
+	if (r->problems->errors == errors_before)
+		r->config->runtime_starts_simulator[index] = strcmp(runtime->kind, "simulator") == 0 && !runtime->url;
+	r->config->runtime_count++;
+}
+
+static void read_runtimes(struct reading *r, const struct json *value, void *target)
+{
+	size_t count = json_count(value);
+
+	(void)target;
+	if (!expect(r, value, JSON_OBJECT, "a mapping of names to runtimes"))
+		return;
+	if (count > CONFIG_RUNTIMES_MAX) {
+		complain(r, false, NULL, "%zu runtimes are over the limit of %d", count, CONFIG_RUNTIMES_MAX);
+		return;
+	}
+	r->config->runtimes = arena_zero(&r->config->arena, (count + 1) * sizeof *r->config->runtimes);
+	r->config->runtime_starts_simulator = arena_zero(&r->config->arena, count + 1);
+	for (size_t i = 0; i < count; i++) {
+		size_t before = enter(r, value->object.members[i].name);
+		read_runtime(r, value->object.members[i].name, value->object.members[i].value);
+		leave(r, before);
+	}
+}
+
+/* --- signing, http, limits ---------------------------------------------------------------------------------------- */
+
+static void read_key_file(struct reading *r, const struct json *value, void *target)
+{
+	const struct key keys[] = {{"file", read_path, target, NULL}};
+
+	if (expect(r, value, JSON_OBJECT, "a mapping with file"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+static void read_checkpoint(struct reading *r, const struct json *value, void *target)
+{
+	const struct key keys[] = {{"entries", read_count, &r->config->checkpoint_entries, NULL}, {"every", read_duration, &r->config->checkpoint_every_ms, NULL}};
+
+	(void)target;
+	if (expect(r, value, JSON_OBJECT, "a mapping with entries and every"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+static void read_signing(struct reading *r, const struct json *value, void *target)
+{
+	const struct key keys[] = {
+		{"fact", read_key_file, &r->config->fact_key_file, NULL},
+		{"log", read_key_file, &r->config->log_key_file, NULL},
+		{"checkpoint", read_checkpoint, NULL, NULL},
+		{"keyring", NULL, NULL, "reprise key export --format ring makes one from the daemon's keys"},
+	};
+
+	(void)target;
+	if (expect(r, value, JSON_OBJECT, "a mapping with fact, log and checkpoint"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+static void read_allow(struct reading *r, const struct json *value, void *target)
+{
+	struct config *config = r->config;
+
+	(void)target;
+	if (!expect(r, value, JSON_ARRAY, "a list such as [public, '127.0.0.0/8']"))
+		return;
+	config->http_allow = arena_zero(&config->arena, (json_count(value) + 1) * sizeof *config->http_allow);
+	for (size_t i = 0; i < json_count(value); i++) {
+		size_t before = enter_item(r, i);
+		read_text(r, json_at(value, i), &config->http_allow[config->http_allow_count]);
+		if (config->http_allow[config->http_allow_count])
+			config->http_allow_count++;
+		leave(r, before);
+	}
+}
+
+static void read_http(struct reading *r, const struct json *value, void *target)
+{
+	const struct key keys[] = {{"allow", read_allow, NULL, NULL}};
+
+	(void)target;
+	if (expect(r, value, JSON_OBJECT, "a mapping with allow"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+static void read_limits(struct reading *r, const struct json *value, void *target)
+{
+	struct config_limits *limits = &r->config->limits;
+	const struct key keys[] = {
+		{"connections", read_count, &limits->connections, NULL},
+		{"waiters", read_count, &limits->waiters, NULL},
+		{"streams", read_count, &limits->streams, NULL},
+		{"body", read_size, &limits->body, NULL},
+		{"document", read_size, &limits->document, NULL},
+		{"bodies", read_size, &limits->bodies, NULL},
+		{"wakeEvery", read_duration, &limits->wake_every_ms, NULL},
+		{"idle", read_duration, &limits->idle_ms, NULL},
+	};
+
+	(void)target;
+	if (!expect(r, value, JSON_OBJECT, "a mapping of limits"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (limits->document > (64 << 20))
+		complain(r, false, "one value of the journal holds at most 64 MiB", "document: %llu bytes are too many", (unsigned long long)limits->document);
+	if (limits->body > (64 << 20))
+		complain(r, false, NULL, "body: %llu bytes are over the limit of 64 MiB", (unsigned long long)limits->body);
+}
+
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
+
+static void read_nothing(struct reading *r, const struct json *value, void *target)
+{
+	(void)r, (void)value, (void)target;
+}
+
+static void read_top(struct reading *r, const struct json *root)
+{
+	const struct key keys[] = {
+		{"data", read_path, &r->config->data_dir, NULL},
+		{"listen", read_listen, NULL, NULL},
+		{"secrets", read_nothing, NULL, NULL}, /* before all others */
+		{"runtimes", read_runtimes, NULL, NULL},
+		{"signing", read_signing, NULL, NULL},
+		{"http", read_http, NULL, NULL},
+		{"limits", read_limits, NULL, NULL},
+		{"resources", NULL, NULL, "the command line inlines file: resources; the daemon reads none"},
+		{"retention", NULL, NULL, "everything is kept"},
+	};
+	const struct json *secrets = json_get(root, "secrets");
+
+	if (secrets) {
+		size_t before = enter(r, "secrets");
+		read_secrets(r, secrets, NULL);
+		leave(r, before);
+	}
+	take_keys(r, root, keys, COUNT_OF(keys));
+}
+
+void config_init(struct config *config)
+{
+	*config = (struct config){
+		.limits = {.connections = 4096, .waiters = 4096, .streams = 512, .body = 2 << 20, .document = 64 << 20, .bodies = 256 << 20,
+			   .wake_every_ms = 15000, .idle_ms = 120000},
+	};
+	arena_init(&config->arena);
+}
+
+void config_close(struct config *config)
+{
+	for (size_t i = 0; i < config->secret_count; i++)
+		if (config->secrets[i].value)
+			explicit_bzero((char *)config->secrets[i].value, strlen(config->secrets[i].value));
+	arena_close(&config->arena);
+	config->secret_count = 0;
+}
+
+int config_parse(struct config *config, struct bytes text, struct problems *problems)
+{
+	struct reading r = {.config = config, .problems = problems};
+	struct text_positions *positions = NULL;
+	bool blank = true;
+
+	/* A file of comments alone is a configuration in which nothing is set. */
+	for (size_t i = 0; i < text.len && blank; i++) {
+		if (text.data[i] == '#')
+			while (i < text.len && text.data[i] != '\n')
+				i++;
+		else if (!strchr(" \t\r\n", text.data[i]) || text.data[i] == 0)
+			blank = false;
+	}
+	if (blank)
+		return 0;
+	struct json *root = text_load(&config->arena, text, TEXT_GUESS, &positions, problems);
+	if (!root)
+		return ERR_INVALID;
+	r.positions = positions;
+	buffer_init(&r.pointer, 4 * CONFIG_FILE_MAX);
+	if (expect(&r, root, JSON_OBJECT, "a mapping at the top"))
+		read_top(&r, root);
+	buffer_close(&r.pointer);
+	return problems->errors > 0 ? ERR_INVALID : 0;
+}
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+static const char *environment(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+/* The file that counts; NULL: none. *named: somebody asked for it, so it has to be there. */
+static const char *find_file(struct arena *arena, const char *option, bool *named)
+{
+	const char *folder = environment("XDG_CONFIG_HOME"), *home = environment("HOME"), *path = option ? option : environment("REPRISE_CONFIG");
+
+	*named = path != NULL;
+	if (path)
+		return path;
+	path = folder ? arena_printf(arena, "%s/reprise/reprise.yaml", folder) : home ? arena_printf(arena, "%s/.config/reprise/reprise.yaml", home) : NULL;
+	if (path && access(path, F_OK) == 0)
+		return path;
+	return access("/etc/reprise/reprise.yaml", F_OK) == 0 ? "/etc/reprise/reprise.yaml" : NULL;
+}
+
+static const char *default_data_dir(struct arena *arena)
+{
+	const char *folder = environment("XDG_STATE_HOME"), *home = environment("HOME");
+
+	if (folder)
+		return arena_printf(arena, "%s/reprise", folder);
+	if (geteuid() == 0 || !home)
+		return "/var/lib/reprise";
+	return arena_printf(arena, "%s/.local/state/reprise", home);
+}
+
+static int read_file(const char *path, struct buffer *text, struct error *error)
+{
+	char part[16384];
+	ssize_t got;
+	struct stat status;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return error_set(error, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "configuration %s: %s", path, strerror(errno));
+	if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+		close(fd);
+		return error_set(error, ERR_INVALID, "configuration %s: is a folder", path);
+	}
+	while ((got = read(fd, part, sizeof part)) > 0 && !text->overflow)
+		buffer_add(text, part, (size_t)got);
+	int reason = errno;
+	close(fd);
+	if (got < 0)
+		return error_set(error, ERR_IO, "configuration %s: %s", path, strerror(reason));
+	if (text->overflow)
+		return error_set(error, ERR_TOO_LARGE, "configuration %s: larger than the limit of %d bytes", path, CONFIG_FILE_MAX);
+	return 0;
+}
+
+int config_load(struct config *config, const struct config_options *options, struct problems *problems, struct error *error)
+{
+	struct buffer text;
+	bool named;
+	int code = 0;
+
+	config_init(config);
+	config->file = find_file(&config->arena, options->file, &named);
+	buffer_init(&text, CONFIG_FILE_MAX);
+	if (config->file && (code = read_file(config->file, &text, error)) == 0 && config_parse(config, buffer_bytes(&text), problems) != 0)
+		code = error_set(error, ERR_INVALID, "configuration %s: %zu problem%s", config->file, problems->errors, problems->errors == 1 ? "" : "s");
+	buffer_close(&text);
+	if (code != 0)
+		return code;
+
+	if (options->data_dir)
+		config->data_dir = options->data_dir;
+	else if (environment("REPRISE_DATA"))
+		config->data_dir = environment("REPRISE_DATA");
+	else if (!config->data_dir)
+		config->data_dir = default_data_dir(&config->arena);
+	if (!utf8_valid(bytes_text(config->data_dir), NULL))
+		return error_set(error, ERR_INVALID, "the data folder's path is not valid UTF-8");
+	if (options->listen_count > 0) {
+		config->listen_count = 0;
+		for (size_t i = 0; i < options->listen_count; i++)
+			if (check_listen(options->listen[i], &config->listen[config->listen_count++], error) != 0)
+				return error->code;
+	}
+	if (config->listen_count == 0) {
+		const char *path;
+		if (check_listen(arena_printf(&config->arena, "unix:%s/reprise.sock", config->data_dir), &path, error) != 0)
+			return error->code;
+		config->listen[config->listen_count++] = path;
+	}
+	return 0;
+}
+
+/* --- showing ------------------------------------------------------------------------------------------------------ */
+
+static void set_duration(struct arena *arena, struct json *object, const char *name, int64_t ms)
+{
+	json_set(arena, object, name, json_printf(arena, ms % 1000 == 0 ? "%llds" : "%lldms", (long long)(ms % 1000 == 0 ? ms / 1000 : ms)));
+}
+
+static struct json *runtime_json(const struct runtime_config *runtime, struct arena *arena)
+{
+	struct json *json = json_object(arena), *timeouts = json_object(arena), *retry = json_object(arena);
+
+	json_set_text(arena, json, "kind", runtime->kind);
+	json_set_text(arena, json, "url", runtime->url);
+	json_set_text(arena, json, "model", runtime->model);
+	if (runtime->weights_file) {
+		struct json *weights = json_object(arena);
+		json_set_text(arena, weights, "file", runtime->weights_file);
+		json_set(arena, json, "weights", weights);
+	}
+	json_set_number(arena, json, "concurrency", runtime->concurrency);
+	if (runtime->sampling)
+		json_set(arena, json, "sampling", json_copy(arena, runtime->sampling));
+	set_duration(arena, timeouts, "connect", runtime->connect_ms);
+	set_duration(arena, timeouts, "firstToken", runtime->first_token_ms);
+	set_duration(arena, timeouts, "betweenTokens", runtime->between_tokens_ms);
+	set_duration(arena, timeouts, "total", runtime->total_ms);
+	json_set(arena, json, "timeouts", timeouts);
+	json_set_number(arena, retry, "attempts", runtime->retry_attempts);
+	set_duration(arena, retry, "floor", runtime->retry_floor_ms);
+	set_duration(arena, retry, "cap", runtime->retry_cap_ms);
+	json_set(arena, json, "retry", retry);
+	json_set_boolean(arena, json, "hasApiKey", runtime->api_key != NULL);
+	return json;
+}
+
+struct json *config_json(const struct config *config, struct arena *arena)
+{
+	struct json *json = json_object(arena), *listen = json_array(arena), *runtimes = json_object(arena), *http = json_object(arena), *allow = json_array(arena);
+	struct json *signing = json_object(arena), *checkpoint = json_object(arena), *limits = json_object(arena), *secrets = json_object(arena), *key;
+	const char *const files[] = {config->fact_key_file, config->log_key_file}, *const purposes[] = {"fact", "log"};
+
+	json_set_text(arena, json, "file", config->file);
+	json_set_text(arena, json, "data", config->data_dir);
+	for (size_t i = 0; i < config->listen_count; i++)
+		json_add(arena, listen, json_printf(arena, "unix:%s", config->listen[i]));
+	json_set(arena, json, "listen", listen);
+	for (size_t i = 0; i < config->runtime_count; i++)
+		json_set(arena, runtimes, config->runtimes[i].name, runtime_json(&config->runtimes[i], arena));
+	json_set(arena, json, "runtimes", runtimes);
+	for (size_t i = 0; i < config->http_allow_count; i++)
+		json_add(arena, allow, json_text(arena, config->http_allow[i]));
+	json_set(arena, http, "allow", allow);
+	json_set(arena, json, "http", http);
+	for (size_t i = 0; i < COUNT_OF(files); i++) {
+		key = json_object(arena);
+		json_set(arena, key, "file", files[i] ? json_text(arena, files[i]) : json_printf(arena, "%s/keys/%s.pem", config->data_dir, purposes[i]));
+		json_set(arena, signing, purposes[i], key);
+	}
+	json_set_number(arena, checkpoint, "entries", config->checkpoint_entries ? config->checkpoint_entries : 256);
+	set_duration(arena, checkpoint, "every", config->checkpoint_every_ms ? config->checkpoint_every_ms : 60000);
+	json_set(arena, signing, "checkpoint", checkpoint);
+	json_set(arena, json, "signing", signing);
+	for (size_t i = 0; i < config->secret_count; i++) {
+		struct json *secret = json_object(arena);
+		if (config->secrets[i].hosts)
+			json_set(arena, secret, "hosts", json_copy(arena, config->secrets[i].hosts));
+		json_set(arena, secrets, config->secrets[i].name, secret);
+	}
+	json_set(arena, json, "secrets", secrets);
+	json_set_number(arena, limits, "connections", config->limits.connections);
+	json_set_number(arena, limits, "waiters", config->limits.waiters);
+	json_set_number(arena, limits, "streams", config->limits.streams);
+	json_set_number(arena, limits, "body", (double)config->limits.body);
+	json_set_number(arena, limits, "document", (double)config->limits.document);
+	json_set_number(arena, limits, "bodies", (double)config->limits.bodies);
+	set_duration(arena, limits, "wakeEvery", config->limits.wake_every_ms);
+	set_duration(arena, limits, "idle", config->limits.idle_ms);
+	json_set(arena, json, "limits", limits);
+	return json;
+}

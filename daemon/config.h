@@ -1,0 +1,74 @@
+/* What the operator wrote: one YAML file, a few flags, a few environment variables; checked whole, and every mistake told
+ * with its line and column. Anything this release does not know or cannot do yet is an error, never ignored.
+ *
+ * Thread: before the loop runs. New here? Read config_load(), then read_top() in config.c. */
+#pragma once
+
+#include "activities/runtime.h"
+#include "workflow/language/definition.h"
+
+enum {
+	CONFIG_FILE_MAX = DEFINITION_SOURCE_MAX, /* bytes; the YAML reader's own limit */
+	CONFIG_SECRET_MAX = 64 << 10, /* bytes of one secret */
+	CONFIG_RUNTIMES_MAX = 256,
+	CONFIG_LISTEN_MAX = 8,
+	CONFIG_SECRETS_MAX = 256,
+	CONFIG_PATH_MAX = 4096,
+};
+
+/* Every limit that can be set, with its default; `limits:` in the file. Limits that cannot be set are named in the headers. */
+struct config_limits {
+	unsigned connections; /* HTTP connections at once */
+	unsigned waiters; /* requests that wait for a run to end (?wait) */
+	unsigned streams; /* open event streams */
+	uint64_t body; /* bytes of a request's body: runs, definitions, commands */
+	uint64_t document; /* bytes of a document */
+	uint64_t bodies; /* bytes of all bodies in memory together */
+	int64_t wake_every_ms; /* how often a silent connection is looked at */
+	int64_t idle_ms; /* a connection on which nothing happens is closed */
+};
+
+struct config_secret {
+	const char *name, *value;
+	struct json *hosts; /* [text], or NULL: any */
+};
+
+struct config {
+	struct arena arena;
+	const char *file; /* NULL: none was found */
+	const char *data_dir;
+	const char *listen[CONFIG_LISTEN_MAX]; /* paths of Unix sockets */
+	size_t listen_count;
+	struct runtime_config *runtimes;
+	bool *runtime_starts_simulator; /* runtimes[i] is a simulator that the daemon starts */
+	size_t runtime_count;
+	const char **http_allow;
+	size_t http_allow_count;
+	const char *fact_key_file, *log_key_file; /* NULL: in the data folder */
+	unsigned checkpoint_entries;
+	int64_t checkpoint_every_ms;
+	struct config_secret *secrets;
+	size_t secret_count;
+	struct config_limits limits;
+};
+
+/* From the command line; NULL or 0: not given. */
+struct config_options {
+	const char *file, *data_dir;
+	const char *listen[CONFIG_LISTEN_MAX];
+	size_t listen_count;
+};
+
+/* Flag, then environment, then file, then default. The result is closed by the caller in any case. Problems: all of the file, each
+ * with line and column; `error` is for what is outside of it (file not there, a listen address on the command line). */
+int config_load(struct config *config, const struct config_options *options, struct problems *problems, struct error *error);
+/* The same from a text; reads no file but secrets. For tests and config_load(). */
+int config_parse(struct config *config, struct bytes text, struct problems *problems);
+void config_init(struct config *config); /* the defaults */
+void config_close(struct config *config); /* wipes the secrets */
+
+/* What is in force, for GET /v1/config; secrets are named, never shown. */
+struct json *config_json(const struct config *config, struct arena *arena);
+
+/* "512", "64KiB", "1.5GiB": bytes. False when it is none. */
+bool size_parse(const char *text, uint64_t *bytes);

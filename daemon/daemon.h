@@ -1,0 +1,69 @@
+/* What the files of daemon/ share: the one struct with everything of the process, in the order in which it is made.
+ * Thread: loop. New here? Read main.c, then api.c. */
+#pragma once
+
+#include <uv.h>
+
+#include "activities/activity.h"
+#include "daemon/config.h"
+#include "daemon/definitions.h"
+#include "daemon/engine.h"
+#include "daemon/feeds.h"
+#include "daemon/http_server.h"
+#include "daemon/ports.h"
+#include "daemon/simulator.h"
+#include "store/store.h"
+
+enum {
+	RECOVER_PAGE = 1000, /* open runs read at once at start */
+	STOP_FLUSH_MS = 2000, /* for answers on their way when the daemon stops */
+	STOP_QUIET_MS = 30000, /* for the journal and the activities to come to rest */
+};
+
+enum daemon_stage { DAEMON_STARTING, DAEMON_SERVING, DAEMON_DRAINING, DAEMON_STOPPING, DAEMON_STOPPED };
+
+struct daemon {
+	uv_loop_t loop;
+	struct config config;
+	uint64_t started_us;
+	int64_t drain_ms;
+	enum daemon_stage stage;
+
+	struct store *store;
+	struct ports ports;
+	struct definitions definitions;
+	struct simulators simulators;
+	struct activities *activities;
+	struct engine *engine;
+	struct feeds feeds;
+	struct http_server *http;
+	uint64_t open_at_start;
+
+	/* shutdown.c */
+	uv_signal_t signals[2];
+	uv_timer_t stop_timer;
+	uv_prepare_t stop_prepare;
+	bool activities_closed, activities_closing, stop_due, farewell_sent, farewell_done;
+	struct store_append farewell;
+	struct entry farewell_entry;
+	struct arena farewell_arena;
+	int exit_status;
+};
+
+/* clock.c: the only place of the daemon that looks at a clock. */
+uint64_t clock_now_us(void);
+int64_t clock_wall_ms(void);
+
+/* shutdown.c */
+void shutdown_watch_signals(struct daemon *daemon);
+void shutdown_begin(struct daemon *daemon, const char *why);
+
+/* notify.c: systemd's readiness protocol; nothing happens without $NOTIFY_SOCKET. False: told nobody, or it failed (logged). */
+bool notify_supervisor(const char *message);
+
+/* api.c */
+extern const struct http_handler api_handler;
+
+/* built_in.c: definitions that ship with the daemon. */
+extern const char *const built_in_definitions[];
+extern const size_t built_in_definition_count;

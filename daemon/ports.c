@@ -1,0 +1,347 @@
+/* See ports.h. */
+#include "daemon/ports.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/daemon.h"
+#include "workflow/base/check.h"
+#include "workflow/base/log.h"
+
+/* One read for a port; made for it and freed with its answer. */
+struct port_read {
+	struct store_read read;
+	struct ports *ports;
+	void *request; /* the port's struct */
+	struct list link;
+};
+
+static void start_read(struct port_read *read)
+{
+	struct ports *ports = read->ports;
+
+	if (store_read(ports->daemon->store, &read->read) == 0)
+		return;
+	list_add_last(&ports->postponed, &read->link);
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+	struct ports *ports = timer->data;
+	struct list again;
+
+	list_init(&again);
+	list_move_all(&again, &ports->postponed);
+	while (!list_empty(&again)) {
+		struct list *link = again.next;
+		list_remove(link);
+		start_read(CONTAINER_OF(link, struct port_read, link));
+	}
+	if (list_empty(&ports->postponed))
+		uv_timer_stop(timer);
+}
+
+static void begin_read(struct ports *ports, void *request, store_read_work work, store_read_cb on_done)
+{
+	struct port_read *read = memory_zero(sizeof *read);
+
+	read->ports = ports;
+	read->request = request;
+	read->read = (struct store_read){.work = work, .on_done = on_done, .owner = read};
+	list_init(&read->link);
+	start_read(read);
+	if (!list_empty(&ports->postponed) && !uv_is_active((uv_handle_t *)&ports->retry))
+		uv_timer_start(&ports->retry, on_retry, PORT_RETRY_MS, PORT_RETRY_MS);
+}
+
+/* --- the engine's reads ------------------------------------------------------------------------------------------- */
+
+/* All entries of a run, page by page, into one array. */
+static int read_run_entries(struct store_reader *reader, struct arena *arena, const char *run_id, struct entry **entries, size_t *count, struct error *error)
+{
+	size_t cap = 0;
+	uint64_t after = 0;
+
+	*entries = NULL;
+	*count = 0;
+	for (;;) {
+		struct entry *page;
+		size_t page_count;
+		if (reader_run_entries(reader, arena, run_id, after, STORE_PAGE_MAX, VALUE_INLINE_MAX, &page, &page_count, error) != 0)
+			return error->code;
+		if (page_count == 0)
+			return 0;
+		if (*count == 0) {
+			*entries = page;
+			cap = *count = page_count;
+		} else {
+			if (*count + page_count > cap) {
+				struct entry *more = arena_alloc(arena, (cap = (*count + page_count) * 2) * sizeof *more);
+				memcpy(more, *entries, *count * sizeof *more);
+				*entries = more;
+			}
+			memcpy(*entries + *count, page, page_count * sizeof *page);
+			*count += page_count;
+		}
+		after = page[page_count - 1].seq;
+	}
+}
+
+static void load_run_work(struct store_reader *reader, struct store_read *read)
+{
+	struct engine_load_run *load = ((struct port_read *)read->owner)->request;
+	struct digest definition;
+
+	if (read_run_entries(reader, &read->arena, load->run_id, &load->entries, &load->entry_count, &read->error) != 0)
+		return;
+	if (load->entry_count == 0) {
+		error_set(&read->error, ERR_NOT_FOUND, "run %s has no entries", load->run_id);
+		return;
+	}
+	if (!json_get_digest(load->entries[0].data, "definition", &definition)) {
+		error_set(&read->error, ERR_CORRUPT, "run %s: its first entry names no definition", load->run_id);
+		return;
+	}
+	if (reader_definition_document(reader, &read->arena, &definition, &load->document, NULL, &read->error) != 0)
+		error_wrap(&read->error, "definition of run %s", load->run_id);
+}
+
+static void on_run_loaded(struct store_read *read)
+{
+	struct port_read *port_read = read->owner;
+	struct engine_load_run *load = port_read->request;
+
+	load->arena = read->arena;
+	load->error = read->error;
+	free(port_read);
+	load->on_done(load);
+}
+
+static void load_run(void *arg, struct engine_load_run *load)
+{
+	begin_read(arg, load, load_run_work, on_run_loaded);
+}
+
+static void load_values_work(struct store_reader *reader, struct store_read *read)
+{
+	struct engine_load_values *load = ((struct port_read *)read->owner)->request;
+
+	load->values = arena_zero(&read->arena, (load->need_count + 1) * sizeof *load->values);
+	for (size_t i = 0; i < load->need_count; i++)
+		if (reader_content(reader, &read->arena, load->needs[i].content_id, &load->needs[i].digest, load->run_id, &load->values[i], &read->error) != 0)
+			return;
+}
+
+static void on_values_loaded(struct store_read *read)
+{
+	struct port_read *port_read = read->owner;
+	struct engine_load_values *load = port_read->request;
+
+	load->arena = read->arena;
+	load->error = read->error;
+	free(port_read);
+	load->on_done(load);
+}
+
+static void load_values(void *arg, struct engine_load_values *load)
+{
+	begin_read(arg, load, load_values_work, on_values_loaded);
+}
+
+/* --- the activities' ports ---------------------------------------------------------------------------------------- */
+
+static void load_content_work(struct store_reader *reader, struct store_read *read)
+{
+	struct content_load *load = ((struct port_read *)read->owner)->request;
+
+	reader_content(reader, &read->arena, 0, &load->digest, NULL, &load->bytes, &read->error);
+}
+
+static void on_content_loaded(struct store_read *read)
+{
+	struct port_read *port_read = read->owner;
+	struct content_load *load = port_read->request;
+
+	load->arena = read->arena;
+	load->error = read->error;
+	free(port_read);
+	load->on_done(load);
+}
+
+static void load_content(void *arg, struct content_load *load)
+{
+	begin_read(arg, load, load_content_work, on_content_loaded);
+}
+
+/* The record's entry; tried again while the journal's queue or disk is full, since the attempt that needs it waits anyway. */
+struct note_append {
+	struct store_append append;
+	struct entry entry;
+	struct arena arena;
+	struct configuration_note *note;
+	struct ports *ports;
+	uv_timer_t timer;
+};
+
+static void on_note_closed(uv_handle_t *handle)
+{
+	struct note_append *own = handle->data;
+	struct configuration_note *note = own->note;
+
+	arena_close(&own->arena);
+	free(own);
+	note->on_done(note);
+}
+
+static void on_note_due(uv_timer_t *timer);
+
+static void on_noted(struct store_append *append)
+{
+	struct note_append *own = append->owner;
+
+	if ((append->error.code == ERR_FULL || append->error.code == ERR_BUSY) && own->ports->daemon->stage < DAEMON_STOPPING) {
+		uv_timer_start(&own->timer, on_note_due, ENGINE_RETRY_APPEND_MS, 0);
+		return;
+	}
+	own->note->error = append->error;
+	uv_close((uv_handle_t *)&own->timer, on_note_closed);
+}
+
+static void append_note(struct note_append *own)
+{
+	own->append = (struct store_append){.entries = &own->entry, .entry_count = 1, .on_done = on_noted, .owner = own};
+	if (store_append(own->ports->daemon->store, &own->append) != 0)
+		uv_timer_start(&own->timer, on_note_due, ENGINE_RETRY_APPEND_MS, 0);
+}
+
+static void on_note_due(uv_timer_t *timer)
+{
+	append_note(timer->data);
+}
+
+static void note_configuration(void *arg, struct configuration_note *note)
+{
+	struct ports *ports = arg;
+	struct note_append *own = memory_zero(sizeof *own);
+
+	own->note = note;
+	own->ports = ports;
+	arena_init(&own->arena);
+	CHECK(uv_timer_init(&ports->daemon->loop, &own->timer) == 0);
+	own->timer.data = own;
+	own->entry = (struct entry){.kind = ENTRY_CONFIG_LOADED, .data = json_object(&own->arena), .time_ms = clock_wall_ms()};
+	json_set_text(&own->arena, own->entry.data, "runtime", note->runtime);
+	/* The configuration's identity is the digest of its values; the record, with how each is known, is content beside it. */
+	entry_add_value(&own->arena, &own->entry, "record", arena_bytes(&own->arena, note->record));
+	json_set_digest(&own->arena, own->entry.data, "configuration", &note->digest);
+	append_note(own);
+}
+
+/* --- the rest is handed on ---------------------------------------------------------------------------------------- */
+
+static uint64_t port_now_us(void *arg)
+{
+	(void)arg;
+	return clock_now_us();
+}
+
+static int64_t port_wall_ms(void *arg)
+{
+	(void)arg;
+	return clock_wall_ms();
+}
+
+static int port_append(void *arg, struct store_append *append)
+{
+	return store_append(((struct ports *)arg)->daemon->store, append);
+}
+
+static int port_start_activity(void *arg, struct activity *activity, struct error *error)
+{
+	return activity_start(((struct ports *)arg)->daemon->activities, activity, error);
+}
+
+static void port_cancel_activity(void *arg, struct activity *activity)
+{
+	activity_cancel(((struct ports *)arg)->daemon->activities, activity);
+}
+
+static void port_close_activity(void *arg, struct activity *activity)
+{
+	(void)arg;
+	activity_close(activity);
+}
+
+static void port_on_committed(void *arg, const char *run_id, uint64_t seq_last, bool ended)
+{
+	feeds_on_committed(&((struct ports *)arg)->daemon->feeds, run_id, seq_last, ended);
+}
+
+static void port_on_run_failed(void *arg, const char *run_id, const struct error *error)
+{
+	(void)arg;
+	log_error(LOG_ENGINE, "run=%s set aside: %s", run_id, error->message);
+}
+
+struct engine_ports ports_for_engine(struct ports *ports)
+{
+	return (struct engine_ports){
+		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values,
+		.start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
+		.on_committed = port_on_committed, .on_run_failed = port_on_run_failed,
+	};
+}
+
+struct activity_ports ports_for_activities(struct ports *ports)
+{
+	return (struct activity_ports){
+		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .load_content = load_content, .note_configuration = note_configuration,
+	};
+}
+
+/* --- the engine's deadlines --------------------------------------------------------------------------------------- */
+
+static void on_deadline(uv_timer_t *timer)
+{
+	struct ports *ports = timer->data;
+
+	ports->armed_ms = 0;
+	engine_on_time(ports->daemon->engine);
+}
+
+/* Once a turn, before the loop sleeps: whatever happened in the turn may have moved the next deadline. */
+static void on_prepare(uv_prepare_t *prepare)
+{
+	struct ports *ports = prepare->data;
+	int64_t due_ms = ports->daemon->engine ? engine_next_deadline_ms(ports->daemon->engine) : 0;
+
+	if (due_ms == ports->armed_ms)
+		return;
+	ports->armed_ms = due_ms;
+	if (due_ms == 0) {
+		uv_timer_stop(&ports->deadline);
+		return;
+	}
+	int64_t left_ms = due_ms - clock_wall_ms();
+	uv_update_time(&ports->daemon->loop);
+	uv_timer_start(&ports->deadline, on_deadline, (uint64_t)(left_ms < 0 ? 0 : left_ms > PORT_SLEEP_MAX_MS ? PORT_SLEEP_MAX_MS : left_ms), 0);
+}
+
+void ports_init(struct ports *ports, struct daemon *daemon)
+{
+	*ports = (struct ports){.daemon = daemon};
+	list_init(&ports->postponed);
+	CHECK(uv_timer_init(&daemon->loop, &ports->retry) == 0);
+	CHECK(uv_timer_init(&daemon->loop, &ports->deadline) == 0);
+	CHECK(uv_prepare_init(&daemon->loop, &ports->prepare) == 0);
+	ports->retry.data = ports->deadline.data = ports->prepare.data = ports;
+	CHECK(uv_prepare_start(&ports->prepare, on_prepare) == 0);
+	uv_unref((uv_handle_t *)&ports->prepare);
+}
+
+void ports_close(struct ports *ports)
+{
+	uv_close((uv_handle_t *)&ports->retry, NULL);
+	uv_close((uv_handle_t *)&ports->deadline, NULL);
+	uv_close((uv_handle_t *)&ports->prepare, NULL);
+}

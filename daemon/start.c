@@ -1,0 +1,291 @@
+/* See start.h. Steps that need the journal's threads run the loop until their answer is there: nobody is served yet. */
+#include "daemon/start.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/log.h"
+
+/* An I/O error at COMMIT leaves the truth unknown. Nothing more may be promised: the next start reads what is there. */
+static void on_broken(void *arg, const struct error *error)
+{
+	(void)arg;
+	log_error(LOG_STORE, "the journal cannot be written any more, stopping: %s", error->message);
+	notify_supervisor("STATUS=the journal cannot be written");
+	_exit(1);
+}
+
+int start_journal(struct daemon *daemon, struct error *error)
+{
+	const struct config *config = &daemon->config;
+	struct store_options options = {
+		.data_dir = config->data_dir, .fact_key_file = config->fact_key_file, .log_key_file = config->log_key_file,
+		.checkpoint_entries = config->checkpoint_entries, .checkpoint_every_ms = config->checkpoint_every_ms,
+		.now_us = clock_now_us, .wall_ms = clock_wall_ms, .on_broken = on_broken, .arg = daemon,
+	};
+
+	CHECK(uv_loop_init(&daemon->loop) == 0);
+	shutdown_watch_signals(daemon);
+	definitions_init(&daemon->definitions);
+	feeds_init(&daemon->feeds, daemon);
+	ports_init(&daemon->ports, daemon);
+	return store_open(&daemon->store, &daemon->loop, &options, error);
+}
+
+int start_simulators(struct daemon *daemon, struct error *error)
+{
+	return simulators_start(&daemon->simulators, &daemon->loop, &daemon->config, error);
+}
+
+/* --- what the journal knows ---------------------------------------------------------------------------------------- */
+
+struct first_look {
+	struct store_read read;
+	uint64_t after;
+	bool done;
+	struct store_run *runs;
+	size_t run_count;
+	struct definition *built_in[4];
+	bool missing[4];
+};
+
+static void first_look_work(struct store_reader *reader, struct store_read *read)
+{
+	struct first_look *look = read->owner;
+	struct store_definition row;
+	struct error error;
+
+	if (reader_open_runs(reader, &read->arena, look->after, RECOVER_PAGE, &look->runs, &look->run_count, &read->error) != 0)
+		return;
+	for (size_t i = 0; i < built_in_definition_count && look->built_in[i]; i++) {
+		const struct definition *definition = look->built_in[i];
+		int code = reader_definition(reader, &read->arena, definition->namespace, definition->name, definition->version, &row, &error);
+		look->missing[i] = code == ERR_NOT_FOUND;
+		if (code == 0 && !digest_equal(&row.digest, &definition->digest))
+			log_warn(LOG_DAEMON, "%s/%s:%s is registered with other content than this release ships; the registered one is used", definition->namespace, definition->name,
+				 definition->version);
+	}
+}
+
+static void on_first_look(struct store_read *read)
+{
+	((struct first_look *)read->owner)->done = true;
+}
+
+static int look(struct daemon *daemon, struct first_look *look, struct error *error)
+{
+	look->done = false;
+	look->read = (struct store_read){.work = first_look_work, .on_done = on_first_look, .owner = look};
+	if (store_read(daemon->store, &look->read) != 0)
+		return error_set(error, ERR_BUSY, "the journal takes no reads");
+	while (!look->done)
+		uv_run(&daemon->loop, UV_RUN_ONCE);
+	if (look->read.error.code != ERR_NONE)
+		*error = look->read.error;
+	return error->code;
+}
+
+static void load_built_in(struct first_look *look)
+{
+	CHECK(built_in_definition_count <= COUNT_OF(look->built_in));
+	for (size_t i = 0; i < built_in_definition_count; i++) {
+		struct problems problems;
+		problems_init(&problems);
+		look->built_in[i] = definition_load(bytes_text(built_in_definitions[i]), TEXT_YAML, &problems);
+		if (!look->built_in[i])
+			log_error(LOG_DAEMON, "a built-in definition cannot be read: %s", problems.count > 0 ? problems.items[0].message : "");
+		CHECK(look->built_in[i] != NULL);
+		problems_close(&problems);
+	}
+}
+
+static void on_recorded(struct store_append *append)
+{
+	*(bool *)append->owner = true;
+}
+
+/* daemon.started, and the built-in definitions that the journal does not have yet. */
+static int record_start(struct daemon *daemon, const struct first_look *look, struct error *error)
+{
+	struct entry entries[5] = {{0}};
+	struct arena arena;
+	size_t count = 0;
+	bool done = false;
+
+	arena_init(&arena);
+	entries[count++] = (struct entry){.kind = ENTRY_DAEMON_STARTED, .data = json_object(&arena), .time_ms = clock_wall_ms()};
+	json_set_text(&arena, entries[0].data, "version", REPRISE_VERSION);
+	json_set_number(&arena, entries[0].data, "recovered", (double)daemon->open_at_start);
+	for (size_t i = 0; i < built_in_definition_count; i++) {
+		const struct definition *definition = look->built_in[i];
+		if (!look->missing[i])
+			continue;
+		struct entry *entry = &entries[count++];
+		*entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(&arena), .time_ms = clock_wall_ms()};
+		json_set_text(&arena, entry->data, "namespace", definition->namespace);
+		json_set_text(&arena, entry->data, "name", definition->name);
+		json_set_text(&arena, entry->data, "version", definition->version);
+		json_set_boolean(&arena, entry->data, "registered", true);
+		entry_add_value(&arena, entry, "source", definition->source);
+		entry_add_value(&arena, entry, "definition", json_print_arena(definition->document, &arena));
+	}
+	struct store_append append = {.entries = entries, .entry_count = count, .on_done = on_recorded, .owner = &done};
+	if (store_append(daemon->store, &append) != 0) {
+		error_set(error, ERR_BUSY, "the journal takes no entries");
+	} else {
+		while (!done)
+			uv_run(&daemon->loop, UV_RUN_ONCE);
+		if (append.error.code != ERR_NONE)
+			*error = append.error;
+	}
+	arena_close(&arena);
+	return error->code;
+}
+
+/* Every run that had not ended is known before anybody is served; they are loaded behind that (C20, C33). */
+static int recover_runs(struct daemon *daemon, struct first_look *first, struct error *error)
+{
+	while (first->run_count > 0) {
+		for (size_t i = 0; i < first->run_count; i++)
+			engine_recover(daemon->engine, first->runs[i].id);
+		first->after = first->runs[first->run_count - 1].seq;
+		arena_close(&first->read.arena);
+		if (look(daemon, first, error) != 0)
+			return error->code;
+	}
+	return 0;
+}
+
+static int count_open_runs(struct daemon *daemon, struct error *error);
+
+int start_engine(struct daemon *daemon, struct error *error)
+{
+	struct activities_config activities = {
+		.runtimes = daemon->config.runtimes, .runtime_count = daemon->config.runtime_count, .http_allow = (const char *const *)daemon->config.http_allow,
+		.http_allow_count = daemon->config.http_allow_count, .daemon_version = REPRISE_VERSION,
+	};
+	struct activity_ports activity_ports = ports_for_activities(&daemon->ports);
+	struct engine_ports engine_ports = ports_for_engine(&daemon->ports);
+	struct first_look *first = memory_zero(sizeof *first);
+
+	load_built_in(first);
+	if (count_open_runs(daemon, error) != 0 || look(daemon, first, error) != 0 || record_start(daemon, first, error) != 0 ||
+	    activities_open(&daemon->activities, &daemon->loop, &activities, &activity_ports, error) != 0)
+		goto end;
+	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000};
+	daemon->engine = engine_new(&config, &engine_ports);
+	recover_runs(daemon, first, error);
+end:
+	for (size_t i = 0; i < COUNT_OF(first->built_in); i++)
+		definition_release(first->built_in[i]);
+	arena_close(&first->read.arena);
+	free(first);
+	return error->code;
+}
+
+struct counting {
+	struct store_read read;
+	uint64_t open;
+	bool done;
+};
+
+static void count_work(struct store_reader *reader, struct store_read *read)
+{
+	struct counting *counting = read->owner;
+	struct store_stats stats;
+
+	if (reader_stats(reader, &stats, &read->error) == 0)
+		counting->open = stats.open_runs;
+}
+
+static void on_counted(struct store_read *read)
+{
+	((struct counting *)read->owner)->done = true;
+}
+
+static int count_open_runs(struct daemon *daemon, struct error *error)
+{
+	struct counting counting = {.read = {.work = count_work, .on_done = on_counted, .owner = &counting}};
+
+	if (store_read(daemon->store, &counting.read) != 0)
+		return error_set(error, ERR_BUSY, "the journal takes no reads");
+	while (!counting.done)
+		uv_run(&daemon->loop, UV_RUN_ONCE);
+	arena_close(&counting.read.arena);
+	daemon->open_at_start = counting.open;
+	if (counting.read.error.code != ERR_NONE)
+		*error = counting.read.error;
+	return error->code;
+}
+
+int start_server(struct daemon *daemon, struct error *error)
+{
+	struct http_handler handler = api_handler;
+
+	handler.arg = daemon;
+	return http_server_open(&daemon->http, &daemon->loop, &daemon->config, &handler, error);
+}
+
+/* --- the end ------------------------------------------------------------------------------------------------------ */
+
+static void on_stopped_activities(void *arg)
+{
+	((struct daemon *)arg)->activities_closed = true;
+}
+
+static void on_flush_due(uv_timer_t *timer)
+{
+	((struct daemon *)timer->data)->stop_due = true;
+}
+
+/* Answers that are on their way get a moment; a client that does not read them gets no more. */
+static void flush_answers(struct daemon *daemon)
+{
+	daemon->stop_due = false;
+	uv_update_time(&daemon->loop);
+	uv_timer_start(&daemon->stop_timer, on_flush_due, STOP_FLUSH_MS, 0);
+	while (http_server_is_sending(daemon->http) && !daemon->stop_due)
+		uv_run(&daemon->loop, UV_RUN_ONCE);
+}
+
+int stop_all(struct daemon *daemon)
+{
+	daemon->stage = DAEMON_STOPPED;
+	uv_prepare_stop(&daemon->stop_prepare);
+	if (daemon->activities && !daemon->activities_closing)
+		activities_close(daemon->activities, on_stopped_activities, daemon);
+	while (daemon->activities && !daemon->activities_closed)
+		uv_run(&daemon->loop, UV_RUN_ONCE);
+	if (daemon->http)
+		flush_answers(daemon);
+	if (daemon->store)
+		store_close(daemon->store);
+	if ((daemon->engine && !engine_is_quiet(daemon->engine)) || (daemon->http && http_server_is_busy(daemon->http))) {
+		log_warn(LOG_DAEMON, "something is still under way; the next start takes it up");
+		_exit(1);
+	}
+	if (daemon->http)
+		http_server_close(daemon->http);
+	if (daemon->engine)
+		engine_free(daemon->engine);
+	simulators_stop(&daemon->simulators);
+	ports_close(&daemon->ports);
+	for (size_t i = 0; i < COUNT_OF(daemon->signals); i++)
+		uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+	uv_close((uv_handle_t *)&daemon->stop_timer, NULL);
+	uv_close((uv_handle_t *)&daemon->stop_prepare, NULL);
+	uv_run(&daemon->loop, UV_RUN_DEFAULT);
+	CHECK(uv_loop_close(&daemon->loop) == 0); /* finds a handle that was left open */
+	if (daemon->http)
+		http_server_free(daemon->http);
+	simulators_free(&daemon->simulators);
+	definitions_close(&daemon->definitions);
+	if (daemon->farewell_sent)
+		arena_close(&daemon->farewell_arena);
+	config_close(&daemon->config);
+	uv_library_shutdown();
+	return daemon->exit_status;
+}
