@@ -179,7 +179,7 @@ void output_text(struct output *output, const char *text)
 	print_escaped(stdout, bytes_text(text));
 }
 
-static void print_formatted(FILE *file, const char *format, va_list list)
+__attribute__((format(printf, 2, 0))) static void print_formatted(FILE *file, const char *format, va_list list)
 {
 	char *text = NULL;
 	int len = vasprintf(&text, format, list);
