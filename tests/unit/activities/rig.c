@@ -544,6 +544,29 @@ void rig_turns(struct rig *rig, unsigned ms)
 	uv_run(&rig->loop, UV_RUN_NOWAIT);
 }
 
+void full_listener_open(struct full_listener *full)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+
+	full->listener = socket(AF_INET, SOCK_STREAM, 0);
+	ck_assert_int_eq(bind(full->listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(full->listener, 0), 0);
+	ck_assert_int_eq(getsockname(full->listener, (struct sockaddr *)&address, &len), 0);
+	for (size_t i = 0; i < COUNT_OF(full->fillers); i++) {
+		full->fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		connect(full->fillers[i], (struct sockaddr *)&address, sizeof(address));
+	}
+	snprintf(full->url, sizeof(full->url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+}
+
+void full_listener_close(struct full_listener *full)
+{
+	for (size_t i = 0; i < COUNT_OF(full->fillers); i++)
+		close(full->fillers[i]);
+	close(full->listener);
+}
+
 int64_t stages_sum(const struct stage_times *s)
 {
 	return s->admission + s->queue + s->journal + s->dispatch + s->connect + s->first_token + s->generation + s->parse + s->ground + s->sign +

@@ -90,6 +90,13 @@ void task_close(struct task *task);
 /* Runs it and checks how it ends: class, and that detail holds a text (NULL: any). */
 void task_expect(struct rig *rig, enum activity_kind kind, const char *with_json, enum failure_class failure, const char *detail);
 void rig_turns(struct rig *rig, unsigned ms); /* let the loop run for a while */
+/* A listener whose queue is full: connecting to it takes for ever. */
+struct full_listener {
+	int listener, fillers[8];
+	char url[64];
+};
+void full_listener_open(struct full_listener *full);
+void full_listener_close(struct full_listener *full);
 int64_t stages_sum(const struct stage_times *stages);
 
 #define SSE_HEAD "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nServer: stub\r\n\r\n"

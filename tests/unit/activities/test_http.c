@@ -328,6 +328,21 @@ START_TEST(nobody_there)
 }
 END_TEST
 
+/* A connection that does not come about ends after HTTP_CONNECT_MS. */
+START_TEST(connect_limit_holds)
+{
+	struct full_listener full;
+	char text[128];
+
+	full_listener_open(&full);
+	open_all("127.0.0.1");
+	snprintf(text, sizeof(text), "{\"method\":\"GET\",\"endpoint\":\"%s/\"}", full.url);
+	task_expect(&rig, ACTIVITY_HTTP, text, FAILURE_UNREACHABLE, "HTTP_CONNECT_MS");
+	rig_close(&rig);
+	full_listener_close(&full);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("http");
@@ -347,6 +362,7 @@ int main(void)
 	tcase_add_test(cases, cancel_closes);
 	tcase_add_test(cases, arguments_are_checked);
 	tcase_add_test(cases, nobody_there);
+	tcase_add_test(cases, connect_limit_holds);
 	suite_add_tcase(suite, cases);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

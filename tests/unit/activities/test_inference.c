@@ -322,6 +322,21 @@ START_TEST(nobody_there)
 }
 END_TEST
 
+/* A runtime that was known and is gone: the attempt says so, and the next one asks anew who answers. */
+START_TEST(gone_after_it_was_known)
+{
+	rig_init(&rig);
+	sim_start(&sim, NULL);
+	rig_runtime(&rig, "r", sim.url);
+	rig_open(&rig);
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_NONE, NULL);
+	sim_stop(&sim);
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_UNREACHABLE, "cannot be reached");
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_UNREACHABLE, "does not answer");
+	rig_close(&rig);
+}
+END_TEST
+
 /* Another model's answer is a failed attempt, not a result. */
 START_TEST(wrong_model_is_refused)
 {
@@ -511,6 +526,7 @@ int main(void)
 	tcase_add_test(cases, slots_are_kept);
 	tcase_add_test(cases, queue_is_bounded);
 	tcase_add_test(cases, nobody_there);
+	tcase_add_test(cases, gone_after_it_was_known);
 	tcase_add_test(cases, wrong_model_is_refused);
 	tcase_add_test(cases, end_marker_is_enough);
 	tcase_add_test(cases, pieces_may_end_anywhere);

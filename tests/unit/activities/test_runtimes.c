@@ -387,27 +387,15 @@ END_TEST
 /* A connection that does not come about ends at timeouts.connect: here the queue of the listener is full. */
 START_TEST(connect_limit_holds)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int listener = socket(AF_INET, SOCK_STREAM, 0), fillers[8];
-	socklen_t len = sizeof(address);
-	char url[64];
+	struct full_listener full;
 
-	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
-	ck_assert_int_eq(listen(listener, 0), 0);
-	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &len), 0);
-	for (size_t i = 0; i < COUNT_OF(fillers); i++) {
-		fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-		connect(fillers[i], (struct sockaddr *)&address, sizeof(address));
-	}
-	snprintf(url, sizeof(url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+	full_listener_open(&full);
 	rig_init(&rig);
-	rig_runtime(&rig, "r", url)->connect_ms = 200;
+	rig_runtime(&rig, "r", full.url)->connect_ms = 200;
 	rig_open(&rig);
 	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_UNREACHABLE, "within 200 ms (timeouts.connect)");
 	rig_close(&rig);
-	for (size_t i = 0; i < COUNT_OF(fillers); i++)
-		close(fillers[i]);
-	close(listener);
+	full_listener_close(&full);
 }
 END_TEST
 
