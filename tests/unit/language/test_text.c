@@ -1,5 +1,6 @@
 /* Reading YAML and JSON texts: values, places, and every guard against hostile or broken ones. */
 #include <check.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,8 @@ START_TEST(scalars_follow_the_core_schema)
 		{"[9007199254740991, -9007199254740991, 0x1fffffffffffff]", "[9007199254740991,-9007199254740991,9007199254740991]"},
 		{"[1e21, -1e300, 9007199254740991.4]", "[1e+21,-1e+300,9007199254740991]"},
 		{"a: 'it''s'\nb: \"\\L\\_\\x41\"\n", "{\"a\":\"it's\",\"b\":\"\u2028\u00a0A\"}"},
+		{"- 'a \n  b'\n- '\n\n \t b''\n  '''' ''\n\n '\n- ''\n- ''''\n- 'x\r\n  y'\n- ' '\n", "[\"a b\",\"\\nb' '' '\\n\",\"\",\"'\",\"x y\",\" \"]"},
+		{"? 'k''y'\n: ['a','''','' ]\n", "{\"k'y\":[\"a\",\"'\",\"\"]}"},
 		{"a: &x {k: 1}\nb: *x\nc: [*x, *x]\n", "{\"a\":{\"k\":1},\"b\":{\"k\":1},\"c\":[{\"k\":1},{\"k\":1}]}"},
 		{"a: &x 1\nb: &x 2\nc: *x\n", "{\"a\":1,\"b\":2,\"c\":2}"},
 		{"base: &b {a: 1}\nd:\n  <<: *b\n", "{\"base\":{\"a\":1},\"d\":{\"<<\":{\"a\":1}}}"},
@@ -150,28 +153,39 @@ START_TEST(bad_texts_are_refused)
 }
 END_TEST
 
-/* Scalars of many pieces (escapes, lines) come out whole and leave no memory behind: libfyaml 0.7.12's own fy_token_get_text()
- * leaks there, which the leak sanitizer of the test build sees. */
+/* Scalars of many escapes in a row come out whole and leave no memory behind: libfyaml 0.7.12's own fy_token_get_text() leaks
+ * for single-quoted ones. The leak sanitizer is asked where the test is built with it, the allocator elsewhere. */
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
 START_TEST(long_scalars_leave_nothing_behind)
 {
 	struct buffer text, value;
 	struct fixture fixture;
+	size_t used = 0;
 
 	buffer_init(&text, DEFINITION_SOURCE_MAX);
 	buffer_init(&value, DEFINITION_SOURCE_MAX);
 	buffer_add_text(&text, "- '");
 	for (int i = 0; i < 1000; i++) {
-		buffer_add_text(&text, "ab''");
-		buffer_add_text(&value, "ab'");
+		buffer_add_text(&text, "''");
+		buffer_add_text(&value, "'");
 	}
 	buffer_add_text(&text, "'\n- \"");
 	for (int i = 0; i < 1000; i++)
-		buffer_add_text(&text, "ab\\x27");
+		buffer_add_text(&text, "\\x27");
 	buffer_add_text(&text, "\"\n");
-	load(&fixture, buffer_bytes(&text), TEXT_YAML);
-	for (size_t i = 0; i < 2; i++)
-		ck_assert(json_equal(json_at(fixture.json, i), json_text(&fixture.arena, buffer_text(&value))));
-	unload(&fixture);
+	for (int round = 0; round < 50; round++) {
+		load(&fixture, buffer_bytes(&text), TEXT_YAML);
+		for (size_t i = 0; i < 2; i++)
+			ck_assert(json_equal(json_at(fixture.json, i), json_text(&fixture.arena, buffer_text(&value))));
+		unload(&fixture);
+		if (round == 0)
+			used = mallinfo2().uordblks;
+	}
+	if (__lsan_do_recoverable_leak_check)
+		ck_assert_int_eq(__lsan_do_recoverable_leak_check(), 0);
+	else
+		ck_assert_uint_lt(mallinfo2().uordblks, used + 100000);
 	buffer_close(&text);
 	buffer_close(&value);
 }
