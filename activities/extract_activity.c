@@ -147,10 +147,28 @@ static void ground(struct extract_work *own)
 	own->failure = candidates_read(&own->work.activity->arena, &input, &own->facts, own->detail);
 }
 
+/* "No facts" is one thing, "all that it said was refused" another (C85). */
+static const char *outcome_of(const struct json *facts)
+{
+	bool grounded = true;
+
+	if (json_count(facts) == 0)
+		return "empty";
+	for (size_t i = 0; i < json_count(facts); i++) {
+		const struct json *fact = json_at(facts, i), *checks = json_get(fact, "checks");
+
+		if (json_get_boolean(fact, "accepted", false))
+			return "facts";
+		for (size_t c = 0; c < json_count(checks); c++)
+			if (strcmp(json_get_text(json_at(checks, c), "name"), "quote-in-source") == 0)
+				grounded &= strcmp(json_get_text(json_at(checks, c), "result"), "PASSED") == 0;
+	}
+	return failure_name(grounded ? FAILURE_SCHEMA_INVALID : FAILURE_UNGROUNDED);
+}
+
 static void finish(struct extract_work *own)
 {
 	struct activity_result *result = &own->work.activity->result;
-	bool accepted = false;
 
 	if (own->work.cancelled) {
 		work_finish_cancelled(&own->work);
@@ -160,11 +178,9 @@ static void finish(struct extract_work *own)
 		fail(own, own->failure, own->detail);
 		return;
 	}
-	for (size_t i = 0; i < json_count(own->facts); i++)
-		accepted |= json_get_boolean(json_at(own->facts, i), "accepted", false);
 	result->facts = own->facts;
 	result->evidence = make_evidence(own);
-	result->output = make_output(own, "completed", accepted ? "facts" : "empty");
+	result->output = make_output(own, "completed", outcome_of(own->facts));
 	work_finish(&own->work, FAILURE_NONE, "%s", "");
 }
 

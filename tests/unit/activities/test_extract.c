@@ -232,6 +232,27 @@ START_TEST(ungrounded_is_rejected)
 }
 END_TEST
 
+/* A section of whose candidates none is accepted is not "empty": its outcome says why. */
+START_TEST(all_rejected_is_not_empty)
+{
+	struct task sections, extract;
+
+	open_all("{\"answer\":{\"mode\":\"fixed\",\"answers\":[{\"text\":\"{\\\"facts\\\":[{\\\"subject\\\":\\\"a\\\",\\\"predicate\\\":\\\"b\\\","
+		 "\\\"object\\\":\\\"c\\\",\\\"quote\\\":\\\"nowhere to be found\\\"}]}\"}]}}");
+	run_sections(&sections, text_of_two, "");
+	rig_document(&rig, sections.activity.result.document);
+	init_extract(&extract, &sections, 0);
+	task_run(&rig, &extract);
+	ck_assert_msg(extract.activity.result.ok, "%s", extract.activity.result.detail);
+	ck_assert_uint_eq(json_count(extract.activity.result.facts), 1);
+	ck_assert_str_eq(json_get_text(extract.activity.result.output, "outcome"), "ungrounded");
+	ck_assert_str_eq(json_get_text(extract.activity.result.output, "status"), "completed");
+	task_close(&extract);
+	task_close(&sections);
+	close_all();
+}
+END_TEST
+
 /* What cannot be a document is told before any request, and no further attempt would help. */
 START_TEST(bad_documents_are_refused)
 {
@@ -362,6 +383,7 @@ int main(void)
 	tcase_add_test(cases, document_becomes_facts);
 	tcase_add_test(cases, unusable_answers_are_no_facts);
 	tcase_add_test(cases, ungrounded_is_rejected);
+	tcase_add_test(cases, all_rejected_is_not_empty);
 	tcase_add_test(cases, bad_documents_are_refused);
 	tcase_add_test(cases, large_documents_leave_the_loop);
 	tcase_add_test(cases, documents_kept_are_bounded);
