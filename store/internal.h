@@ -57,6 +57,8 @@ struct connection {
 void connection_set_up_library(void);
 int connection_open(struct connection *connection, const char *path, int flags, struct error *error);
 void connection_close(struct connection *connection);
+/* "file:<path>?<query>" for SQLITE_OPEN_URI: "mode=ro", or "immutable=1" where nothing may even be locked. */
+void connection_print_uri(const char *path, const char *query, struct buffer *uri);
 int connection_exec(struct connection *connection, const char *sql, struct error *error);
 /* The one place that turns SQLite's codes into ours (C3). Returns the code. */
 int connection_fail(struct connection *connection, int rc, const char *what, struct error *error);

@@ -96,19 +96,6 @@ void reader_run_thread(void *arg)
 
 /* --- without a daemon ---------------------------------------------------------------------------------------------- */
 
-/* As a URI that asks for nothing to be written, locked or looked at beside the file itself. */
-static void print_immutable_uri(const char *path, struct buffer *uri)
-{
-	buffer_add_text(uri, "file:");
-	for (; *path != '\0'; path++) {
-		if (strchr("?#%", *path) != NULL)
-			buffer_printf(uri, "%%%02x", (unsigned char)*path);
-		else
-			buffer_add_char(uri, *path);
-	}
-	buffer_add_text(uri, "?immutable=1");
-}
-
 static bool wal_is_empty(const char *path)
 {
 	char wal[STORE_PATH_MAX + 8];
@@ -137,7 +124,7 @@ int store_open_readonly(const char *data_dir, struct store_reader **reader, stru
 
 		*error = (struct error){0};
 		buffer_init(&uri, 4 * STORE_PATH_MAX);
-		print_immutable_uri(path, &uri);
+		connection_print_uri(path, "immutable=1", &uri);
 		reader_open_connection(opened, buffer_text(&uri), SQLITE_OPEN_URI, error);
 		buffer_close(&uri);
 	}

@@ -74,6 +74,18 @@ int connection_exec(struct connection *connection, const char *sql, struct error
 	return rc == SQLITE_OK ? 0 : connection_fail(connection, rc, sql, error);
 }
 
+void connection_print_uri(const char *path, const char *query, struct buffer *uri)
+{
+	buffer_add_text(uri, "file:");
+	for (; *path != '\0'; path++) {
+		if (strchr("?#%", *path) != NULL)
+			buffer_printf(uri, "%%%02x", (unsigned char)*path);
+		else
+			buffer_add_char(uri, *path);
+	}
+	buffer_printf(uri, "?%s", query);
+}
+
 int connection_open(struct connection *connection, const char *path, int flags, struct error *error)
 {
 	char cache[64];

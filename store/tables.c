@@ -200,16 +200,22 @@ int store_check_tables(const char *data_dir, struct error *error)
 	static const char *const tables[] = {"journal",	   "journal_node", "run",	    "run_label",  "run_entry", "fact",
 					     "definition", "document",	   "configuration", "public_key", "timer"};
 	struct rebuild rebuild = {0};
-	char attach[STORE_PATH_MAX + 64];
+	char path[STORE_PATH_MAX], *attach = NULL;
+	struct buffer uri;
 
 	ERROR_BEGIN(error);
 	connection_set_up_library();
 	rebuild.error = error;
+	snprintf(path, sizeof(path), "%s/journal.db", data_dir);
+	buffer_init(&uri, 4 * STORE_PATH_MAX);
+	connection_print_uri(path, "mode=ro", &uri); /* Looking changes nothing, the WAL included. */
+	attach = sqlite3_mprintf("ATTACH %Q AS truth", buffer_text(&uri));
+	buffer_close(&uri);
+	CHECK(attach != NULL);
 	log_tree_init(&rebuild.tree);
 	/* A file without a name: SQLite keeps it in memory while small, else in the folder for temporary files. */
-	if (connection_open(&rebuild.connection, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error) != 0)
-		return error->code;
-	sqlite3_snprintf(sizeof(attach), attach, "ATTACH '%q/journal.db' AS truth", data_dir);
+	if (connection_open(&rebuild.connection, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI, error) != 0)
+		goto done;
 	if (migrate_up(&rebuild.connection, error) != 0 || connection_exec(&rebuild.connection, attach, error) != 0)
 		goto out;
 	/* content and blob are truth and far larger than the rest: they are looked at where they lie. */
@@ -227,5 +233,7 @@ out:
 		connection_exec(&rebuild.connection, "ROLLBACK", &ignored);
 	}
 	connection_close(&rebuild.connection);
+done:
+	sqlite3_free(attach);
 	return error->code == ERR_NONE ? 0 : error_wrap(error, "check the tables of %s", data_dir);
 }
