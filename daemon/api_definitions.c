@@ -247,7 +247,7 @@ static void get_work(struct store_reader *reader, struct store_read *read)
 	}
 	struct json *json = definition_json(arena, row.namespace, row.name, row.version, &row.digest);
 	api_set_time(arena, json, "addedAt", row.added_ms);
-	json_set(arena, json, "document", json_parse(arena, document, JSON_STRICT, NULL, &read->error));
+	json_set(arena, json, "document", json_parse(arena, document, JSON_STORED, NULL, &read->error));
 	if (read->error.code != ERR_NONE)
 		return;
 	json_set(arena, json, "source", json_text_len(arena, (const char *)source.data, source.len));

@@ -17,7 +17,7 @@ int api_fact_document(struct store_reader *reader, struct arena *arena, const st
 	if (reader_fact_record(reader, arena, fact->seq, &record, error) != 0 || entry_decode(arena, record.entry, NULL, &entry, error) != 0)
 		return error->code;
 	digest_hex(&fact->id, hex);
-	struct json *json = record.fact.data ? json_parse(arena, record.fact, JSON_STRICT, NULL, error) : json_object(arena);
+	struct json *json = record.fact.data ? json_parse(arena, record.fact, JSON_STORED, NULL, error) : json_object(arena);
 	if (!json)
 		return error_wrap(error, "fact %s", hex);
 	if (!record.fact.data) /* retention took the text; what was signed is still provable */

@@ -356,7 +356,7 @@ static void find_definition_work(struct store_reader *reader, struct store_read 
 	}
 	if (reader_definition_document(reader, &read->arena, &digest, &document, NULL, &read->error) != 0 || s->document)
 		return;
-	struct json *json = json_parse(&read->arena, document, JSON_STRICT, NULL, &error);
+	struct json *json = json_parse(&read->arena, document, JSON_STORED, NULL, &error);
 	find->definition = json ? definition_load_json(json, &find->problems) : NULL;
 	if (!find->definition)
 		error_set(&read->error, ERR_CORRUPT, "definition %s/%s:%s in the journal cannot be read: %s", row.namespace, row.name, row.version,
@@ -936,8 +936,8 @@ static void add_difference(struct arena *arena, struct json *json, const struct 
 	size_t line, column;
 
 	json_set_number(arena, difference, "seq", (double)result->seq);
-	json_set(arena, difference, "expected", result->expected ? json_parse(arena, bytes_text(result->expected), JSON_STRICT, NULL, NULL) : json_null(arena));
-	json_set(arena, difference, "got", result->got ? json_parse(arena, bytes_text(result->got), JSON_STRICT, NULL, NULL) : json_null(arena));
+	json_set(arena, difference, "expected", result->expected ? json_parse(arena, bytes_text(result->expected), JSON_STORED, NULL, NULL) : json_null(arena));
+	json_set(arena, difference, "got", result->got ? json_parse(arena, bytes_text(result->got), JSON_STORED, NULL, NULL) : json_null(arena));
 	json_set_text(arena, difference, "reference", result->reference);
 	json_set_text(arena, difference, "why", result->why);
 	problems_init(&problems);
@@ -975,7 +975,7 @@ static void replay_work(struct store_reader *reader, struct store_read *read)
 	if (reader_definition_document(reader, arena, &digest, &document, &source, &read->error) != 0)
 		return;
 	problems_init(&problems);
-	struct json *parsed = json_parse(arena, document, JSON_STRICT, NULL, &read->error);
+	struct json *parsed = json_parse(arena, document, JSON_STORED, NULL, &read->error);
 	struct definition *definition = parsed ? definition_load_json(parsed, &problems) : NULL;
 	if (!definition) {
 		if (read->error.code == ERR_NONE)

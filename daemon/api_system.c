@@ -68,7 +68,7 @@ static void provenance_work(struct store_reader *reader, struct store_read *read
 		return;
 	}
 	api_set_digest(arena, json, "digest", digest);
-	json_set(arena, json, "record", json_parse(arena, record, JSON_STRICT, NULL, &read->error));
+	json_set(arena, json, "record", json_parse(arena, record, JSON_STORED, NULL, &read->error));
 	if (read->error.code == ERR_NONE)
 		api_print(own, json);
 }

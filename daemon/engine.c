@@ -401,7 +401,7 @@ static struct json *summary_json(const struct run *run, struct arena *arena)
 		json_set_text(arena, json, "reason", "killed");
 	struct json *error = NULL;
 	if (live->state.error && live->state.error->bytes.data)
-		error = json_parse(arena, live->state.error->bytes, JSON_STRICT, NULL, NULL);
+		error = json_parse(arena, live->state.error->bytes, JSON_STORED, NULL, NULL);
 	json_set(arena, json, "error", error ? error : json_null(arena));
 	time_text(live->state.created_ms, time);
 	json_set_text(arena, json, "createdAt", time);
@@ -440,7 +440,7 @@ struct json *engine_run_json(const struct engine *engine, const char *id, struct
 	for (size_t i = 1; engine->ended && i <= ENGINE_ENDED_KEPT && i <= engine->ended_next; i++) {
 		const struct ended_run *ended = &engine->ended[(engine->ended_next - i) % ENGINE_ENDED_KEPT];
 		if (strcmp(ended->id, id) == 0)
-			return json_parse(arena, bytes_text(ended->summary), JSON_STRICT, NULL, NULL);
+			return json_parse(arena, bytes_text(ended->summary), JSON_STORED, NULL, NULL);
 	}
 	return NULL;
 }
@@ -641,9 +641,13 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 		trigger->outcome = &live->outcome;
 		break;
 	case TRIGGER_CANCEL: {
-		struct engine_cancel *cancel = CONTAINER_OF(message->cancels.next, struct engine_cancel, link);
-		trigger->reason = cancel->reason;
-		trigger->kill = cancel->kill;
+		/* Several may ask at once: the first reason counts, and a kill is a kill. */
+		LIST_EACH(link, &message->cancels) {
+			const struct engine_cancel *cancel = CONTAINER_OF(link, struct engine_cancel, link);
+			if (!trigger->reason)
+				trigger->reason = cancel->reason;
+			trigger->kill |= cancel->kill;
+		}
 		break;
 	}
 	case TRIGGER_RESTARTED:
@@ -753,9 +757,18 @@ static void on_values_loaded(struct engine_load_values *load)
 		set_deadline(run, 0);
 		if (engine->ports.on_run_failed)
 			engine->ports.on_run_failed(engine->ports.arg, run->id, &error);
-		struct message *message = live->message;
+		struct list rest;
+		list_init(&rest);
+		list_add_last(&rest, &live->message->link);
+		list_move_all(&rest, &live->inbox);
+		live->inbox_count = 0;
 		live->message = NULL;
-		finish_message(message, &error);
+		while (!list_empty(&rest)) { /* none of them will be decided */
+			struct message *message = CONTAINER_OF(rest.next, struct message, link);
+			list_remove(&message->link);
+			finish_message(message, &error);
+		}
+		load_next(engine);
 		return;
 	}
 	for (size_t i = 0; i < load->need_count; i++)
@@ -921,9 +934,8 @@ static void run_advance(struct run *run)
 
 void engine_on_time(struct engine *engine)
 {
-	int64_t now = wall_ms(engine);
-
-	while (engine->heap_count > 0 && engine->heap[1]->deadline_ms <= now) {
+	/* The clock is asked each time: were it set back in between, a deadline that is not due any more would come round for ever. */
+	while (engine->heap_count > 0 && engine->heap[1]->deadline_ms <= wall_ms(engine)) {
 		struct run *run = engine->heap[1];
 		set_deadline(run, 0);
 		switch (run->stage) {
@@ -961,7 +973,7 @@ static int rebuild(struct run *run, const struct engine_load_run *load, struct e
 		return error->code;
 	}
 	problems_init(&problems);
-	document = json_parse(&problems.arena, load->document, JSON_STRICT, NULL, error);
+	document = json_parse(&problems.arena, load->document, JSON_STORED, NULL, error);
 	struct definition *definition = document ? definition_load_json(document, &problems) : NULL;
 	if (!definition) {
 		if (document)
@@ -983,7 +995,7 @@ static int rebuild(struct run *run, const struct engine_load_run *load, struct e
 			if (entry->values[k].bytes.data && digest_equal(&entry->values[k].digest, &digest)) {
 				struct arena arena;
 				arena_init(&arena);
-				const struct json *record = json_parse(&arena, entry->values[k].bytes, JSON_STRICT, NULL, NULL);
+				const struct json *record = json_parse(&arena, entry->values[k].bytes, JSON_STORED, NULL, NULL);
 				if (record)
 					view_add_record(&live->sums_arena, record, &live->active, &live->queued, live->sums);
 				arena_close(&arena);

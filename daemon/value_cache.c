@@ -127,6 +127,6 @@ const struct json *value_cache_get(struct value_cache *cache, const struct diges
 	if (!value)
 		return NULL;
 	if (!value->json)
-		value->json = json_parse(&value->arena, value->bytes, JSON_STRICT, NULL, NULL);
+		value->json = json_parse(&value->arena, value->bytes, JSON_STORED, NULL, NULL);
 	return value->json;
 }

@@ -152,7 +152,7 @@ int entry_table_origin(struct connection *connection, struct arena *arena, const
 		return error_wrap(error, "read journal.opened");
 	if (entry.kind != ENTRY_JOURNAL_OPENED || entry.seq != 0 || json_get_text(entry.data, "vkey") == NULL)
 		return error_set(error, ERR_CORRUPT, "journal-entry: entry 0 is not journal.opened with a vkey");
-	json = json_parse(arena, bytes, JSON_STRICT, NULL, error);
+	json = json_parse(arena, bytes, JSON_STORED, NULL, error);
 	CHECK(json != NULL);
 	*origin = json_get_text(json, "log");
 	*vkey = json_get_text(entry.data, "vkey");

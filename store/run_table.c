@@ -79,7 +79,7 @@ static int insert_labels(struct connection *connection, uint64_t run, const stru
 	arena_init(&arena);
 	for (size_t i = 0; i < entry->value_count && labels == NULL; i++)
 		if (digest_equal(&entry->values[i].digest, &digest) && entry->values[i].bytes.data != NULL)
-			labels = json_parse(&arena, entry->values[i].bytes, JSON_STRICT, NULL, NULL);
+			labels = json_parse(&arena, entry->values[i].bytes, JSON_STORED, NULL, NULL);
 	for (size_t i = 0; json_is(labels, JSON_OBJECT) && i < json_count(labels) && error->code == ERR_NONE; i++) {
 		const struct json_member *member = &labels->object.members[i];
 		sqlite3_stmt *statement;

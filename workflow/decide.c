@@ -122,7 +122,7 @@ static const struct json *value_json(struct deciding *d, const struct value *val
 	if (value->json)
 		return value->json;
 	if (value->bytes.data) {
-		struct json *json = json_parse(d->arena, value->bytes, JSON_STRICT, NULL, &error);
+		struct json *json = json_parse(d->arena, value->bytes, JSON_STORED, NULL, &error);
 		CHECK(json != NULL); /* We printed it, and its digest was checked when it was read. */
 		return json;
 	}
@@ -333,6 +333,23 @@ static bool encloses(const struct instance *outer, const struct task *task, cons
 	return above && outer->path_count <= path_count && memcmp(outer->path, path, outer->path_count * sizeof *path) == 0;
 }
 
+/* An attempt of a task that ends is called off. One that this same decision meant to start does not leave at all. */
+static void call_off(struct deciding *d, const char *step, unsigned attempt)
+{
+	struct decision *decision = d->decision;
+
+	for (size_t i = 0; i < decision->effect_count; i++) {
+		struct effect *effect = &decision->effects[i];
+		if (effect->kind != EFFECT_START_ACTIVITY || effect->attempt != attempt || strcmp(effect->step_id, step) != 0)
+			continue;
+		memmove(effect, effect + 1, (--decision->effect_count - i) * sizeof *effect);
+		return;
+	}
+	struct effect *effect = new_effect(d, EFFECT_CANCEL_ACTIVITY);
+	effect->step_id = step;
+	effect->attempt = attempt;
+}
+
 /* Everything that is under way ends, innermost first: tasks around (task, path) as faulted, all others as cancelled. */
 static void end_all(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *error)
 {
@@ -359,11 +376,8 @@ static void end_all(struct deciding *d, const struct task *task, const uint64_t 
 			emit(d, entry);
 			continue;
 		}
-		if (instance->in_flight) {
-			struct effect *effect = new_effect(d, EFFECT_CANCEL_ACTIVITY);
-			effect->step_id = step;
-			effect->attempt = instance->attempt;
-		}
+		if (instance->in_flight)
+			call_off(d, step, instance->attempt);
 		emit(d, new_step_entry(d, ENTRY_TASK_CANCELLED, step));
 	}
 }
@@ -473,18 +487,21 @@ static const struct json *merge_sections(struct arena *arena, const struct json 
 	return merged;
 }
 
-/* The URI template of `call: http` is filled from the input's members (dsl.md 1.3). */
-static const struct json *fill_endpoint(struct deciding *d, const struct json *arguments, struct value *input, struct error *error)
+/* The URI template of `call: http` is filled from the input's members (dsl.md 1.3). Only what the author wrote is a template: an
+ * endpoint that an expression gave is data, and data is never evaluated. */
+static const struct json *fill_endpoint(struct deciding *d, const struct task *task, const struct json *arguments, struct value *input, struct error *error)
 {
-	const char *endpoint = json_get_text(arguments, "endpoint");
-	const char *filled;
+	const struct json *written = json_get(task->with, "endpoint");
+	const char *filled, *template;
+	struct bytes expression;
 
-	if (!endpoint)
-		endpoint = json_get_text(json_get(arguments, "endpoint"), "uri");
-	if (!endpoint || !strchr(endpoint, '{'))
+	if (json_is(written, JSON_OBJECT))
+		written = json_get(written, "uri");
+	template = json_is(written, JSON_STRING) ? written->string.text : NULL;
+	if (!template || !strchr(template, '{') || expression_unwrap(template, &expression))
 		return arguments;
 	const struct json *values = value_json(d, input);
-	if (!values || uri_template_eval(d->arena, endpoint, values, &filled, error) != 0)
+	if (!values || uri_template_eval(d->arena, template, values, &filled, error) != 0)
 		return NULL;
 	struct json *copy = json_copy(d->arena, arguments);
 	json_set_text(d->arena, copy, "endpoint", filled);
@@ -535,7 +552,7 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 	case TASK_CALL: {
 		const struct json *arguments = evaluate(d, &s, task->with, NULL, &error);
 		if (arguments && task->function == FUNCTION_HTTP)
-			arguments = fill_endpoint(d, arguments, input, &error);
+			arguments = fill_endpoint(d, task, arguments, input, &error);
 		if (!arguments) {
 			if (d->decision->need_count == 0)
 				fault_expression(d, task, path, path_count, &error);
@@ -622,8 +639,8 @@ static const struct json *collect_outputs(struct deciding *d, const struct insta
 	for (uint64_t i = 0; i < loop->item_count; i++) {
 		path[loop->path_count] = i;
 		const struct instance *body = state_find(&d->draft, loop->task, true, path, (size_t)loop->path_count + 1);
-		CHECK(body && body->output);
-		const struct json *output = value_json(d, body->output);
+		CHECK(loop->task->body.count == 0 || (body && body->output));
+		const struct json *output = value_json(d, body ? body->output : loop->input);
 		if (output && d->decision->need_count == 0)
 			json_add(d->arena, outputs, (struct json *)output);
 	}
@@ -643,7 +660,8 @@ static void run_loop(struct deciding *d, const struct place *at)
 			return;
 		if (loop->live_count >= concurrency)
 			return;
-		if (loop->next_iteration >= loop->item_count)
+		/* Iterations without a task leave no entry: each gives its input, at once. */
+		if (loop->next_iteration >= loop->item_count || task->body.count == 0)
 			break;
 		if (over_limit(d))
 			return;

@@ -77,7 +77,7 @@ int entry_decode(struct arena *arena, struct bytes text, const char *origin, str
 	*entry = (struct entry){0};
 	if (text.len > ENTRY_LEN_MAX)
 		return error_set(error, ERR_CORRUPT, "entry: %zu bytes, more than %d", text.len, ENTRY_LEN_MAX);
-	json = json_parse(arena, text, JSON_STRICT, NULL, &why);
+	json = json_parse(arena, text, JSON_STORED, NULL, &why);
 	if (json == NULL)
 		return error_set(error, ERR_CORRUPT, "entry: %s", why.message);
 	if (!json_is(json, JSON_OBJECT) || json_count(json) != ENTRY_MEMBERS)

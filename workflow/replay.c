@@ -38,7 +38,7 @@ static const struct json *find_json(const struct replaying *r, const struct json
 {
 	struct bytes bytes = find_value(r, data, name);
 
-	return bytes.data ? json_parse(r->arena, bytes, JSON_STRICT, NULL, NULL) : NULL;
+	return bytes.data ? json_parse(r->arena, bytes, JSON_STORED, NULL, NULL) : NULL;
 }
 
 /* Values for decide: by digest, among all of the run. */
@@ -49,7 +49,7 @@ static const struct json *source_get(void *context, const struct digest *digest)
 	for (size_t i = 0; i < r->count; i++)
 		for (size_t k = 0; k < r->entries[i].value_count; k++)
 			if (r->entries[i].values[k].bytes.data && digest_equal(&r->entries[i].values[k].digest, digest))
-				return json_parse(r->arena, r->entries[i].values[k].bytes, JSON_STRICT, NULL, NULL);
+				return json_parse(r->arena, r->entries[i].values[k].bytes, JSON_STORED, NULL, NULL);
 	return NULL;
 }
 

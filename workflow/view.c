@@ -171,7 +171,7 @@ static struct json *value_of(const struct value_index *index, const struct json 
 		return NULL;
 	const struct entry_value *value = index->slots[index_slot(index, &digest)];
 	if (value && value->bytes.data) {
-		struct json *json = json_parse(index->arena, value->bytes, JSON_STRICT, NULL, NULL);
+		struct json *json = json_parse(index->arena, value->bytes, JSON_STORED, NULL, NULL);
 		if (json)
 			return json;
 	}

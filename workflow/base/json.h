@@ -61,6 +61,9 @@ enum json_flags {
 	/* For answers of peers that are only looked at: an integer beyond 2^53 - 1 is rounded instead of refused. (Ours: RFC
 	 * 8785 rounds, a fact must not.) */
 	JSON_ROUND_INTEGERS = 1,
+	/* Canonical text of our own, out of the journal. 1e20 prints as an integer of 21 digits, which strict reading refuses although it
+	 * is exactly that double: what was let in once must always be readable. */
+	JSON_STORED = JSON_ROUND_INTEGERS,
 	/* RFC 8785 to the letter, for its own vectors: U+0000 in strings is refused all the same, the tree cannot hold it. */
 };
 

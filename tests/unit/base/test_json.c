@@ -1093,7 +1093,25 @@ START_TEST(stop_on_adding_nothing)
 }
 END_TEST
 
+/* What was let into the journal can be read out of it: numbers that print as long integers too. */
+START_TEST(stored_numbers_read_back)
+{
+	static const double numbers[] = {1e20, 123456789012345680000.0, 9007199254740992.0, 9007199254740994.0, -1e20, 1e21, 5e-324, 0.1};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		struct arena arena;
+		struct json *read;
+
+		arena_init(&arena);
+		read = json_parse(&arena, json_print_arena(json_number(&arena, numbers[i]), &arena), JSON_STORED, NULL, NULL);
+		ck_assert_ptr_nonnull(read);
+		ck_assert(read->number == numbers[i]);
+		arena_close(&arena);
+	}
+}
+END_TEST
+
 SUITE_ABORTS(stop_on_infinity, stop_on_nan, stop_on_text_that_is_not_utf8, stop_on_nul_in_text, stop_on_name_that_is_not_utf8, stop_on_adding_nothing)
 SUITE_MAIN("base-json", documents, documents_with_nul, third_party_documents, numbers, number_texts, refused_texts, stricter_than_the_standard, number_stream,
 	   short_decimals_stay, long_number_texts, random_doubles_come_back, locale_does_not_matter, faults_have_places, depth_has_a_limit, prefixes_are_refused, damaged_texts, large_objects, large_arrays, print_respects_the_maximum,
-	   utf8_is_validated, objects_stay_sorted, values_are_made, pretty_print, copies_are_deep, looking_never_fails, equality_is_that_of_prints, pointers)
+	   utf8_is_validated, objects_stay_sorted, values_are_made, pretty_print, copies_are_deep, looking_never_fails, equality_is_that_of_prints, pointers, stored_numbers_read_back)
