@@ -1096,16 +1096,16 @@ END_TEST
 /* What was let into the journal can be read out of it: numbers that print as long integers too. */
 START_TEST(stored_numbers_read_back)
 {
-	static const double numbers[] = {1e20, 123456789012345680000.0, 9007199254740992.0, 9007199254740994.0, -1e20, 1e21, 5e-324, 0.1};
+	static const double stored[] = {1e20, 123456789012345680000.0, 9007199254740992.0, 9007199254740994.0, -1e20, 1e21, 5e-324, 0.1};
 
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+	for (size_t i = 0; i < sizeof(stored) / sizeof(stored[0]); i++) {
 		struct arena arena;
 		struct json *read;
 
 		arena_init(&arena);
-		read = json_parse(&arena, json_print_arena(json_number(&arena, numbers[i]), &arena), JSON_STORED, NULL, NULL);
+		read = json_parse(&arena, json_print_arena(json_number(&arena, stored[i]), &arena), JSON_STORED, NULL, NULL);
 		ck_assert_ptr_nonnull(read);
-		ck_assert(read->number == numbers[i]);
+		ck_assert(read->number == stored[i]);
 		arena_close(&arena);
 	}
 }
