@@ -1,0 +1,336 @@
+/* The simulated activities. How an attempt ends is a hash of (seed, idempotency key, attempt), when it ends is the world's
+ * randomness: a crash does not change what a peer would have answered. */
+#include "tests/simulation/simulation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHANCE_REFUSED = 25, CHANCE_FAILED = 110, CHANCE_FATAL = 12, ANSWER_LIST_MAX = 6, SECTIONS_MAX = 10 };
+
+static void attempt_end(struct world *world, void *arg);
+
+static uint64_t attempt_hash(const struct world *world, const struct activity *activity, uint64_t salt)
+{
+	uint64_t hash = random_mix(world->seed + activity->attempt * 0x9e37u + salt);
+
+	for (const char *c = activity->idempotency_key; *c; c++)
+		hash = random_mix(hash ^ (uint8_t)*c);
+	return hash;
+}
+
+/* Runs differ in how rough their surroundings are: one in three meets nothing that cannot be retried. */
+static bool is_calm(const struct attempt *attempt)
+{
+	return random_mix(attempt->run->seq_count ? attempt->run->seqs[0] : 0) % 3 == 0;
+}
+
+int attempt_start(void *arg, struct activity *activity, struct error *error)
+{
+	struct world *world = arg;
+	struct attempt *attempt = memory_zero(sizeof *attempt);
+
+	arena_init(&attempt->arena);
+	list_init(&attempt->link);
+	attempt->world = world;
+	attempt->activity = activity;
+	attempt->run = world_run_model(world, activity->run_id);
+	if (!attempt->run || !step_id_parse(&attempt->arena, activity->step_id, &attempt->id))
+		broken(world, attempt->run, "an activity of an unknown run or step: %s %s", activity->run_id, activity->step_id);
+	attempt->task = definition_find_task(attempt->run->definition, attempt->id.reference);
+	attempt->step = model_step(attempt->run, activity->step_id, false);
+	attempt->hash = attempt_hash(world, activity, 0);
+	attempt->started_us = world->now_us;
+	check_start(world, attempt);
+	world->counters.attempts++;
+
+	struct random random = {attempt->hash};
+	if (world->faults && random_chance(&random, CHANCE_REFUSED)) {
+		bool busy = is_calm(attempt) || random_chance(&random, 900);
+		arena_close(&attempt->arena);
+		free(attempt);
+		world->counters.refused++;
+		return busy ? error_set(error, ERR_BUSY, "the runtime's queue is full") : error_set(error, ERR_NOT_FOUND, "no such runtime");
+	}
+	activity->work = attempt;
+	arena_init(&activity->arena);
+	list_add_last(&world->attempts, &attempt->link);
+	attempt->step->in_flight = attempt;
+
+	uint64_t delay = random_chance(&world->random, 20) ? random_between(&world->random, 1000000, 40000000) : random_between(&world->random, 200, 120000);
+	attempt->event = world_event(world, delay, true, attempt_end, attempt);
+	return 0;
+}
+
+void attempt_cancel(void *arg, struct activity *activity)
+{
+	struct world *world = arg;
+	struct attempt *attempt = activity->work;
+
+	if (attempt->cancelled)
+		broken(world, attempt->run, "step %s is cancelled twice", activity->step_id);
+	attempt->cancelled = true;
+}
+
+void attempt_close(void *arg, struct activity *activity)
+{
+	struct world *world = arg;
+	struct attempt *attempt = activity->work;
+
+	if (!attempt)
+		return; /* refused at the start */
+	if (!list_empty(&attempt->link)) {
+		/* Only a crash takes an activity away that has not answered; its event dies with the engine. */
+		list_remove(&attempt->link);
+		world_cancel_event(world, attempt->event);
+		attempt->step->in_flight = NULL;
+	}
+	arena_close(&activity->arena);
+	arena_close(&attempt->arena);
+	free(attempt);
+}
+
+/* --- answers ------------------------------------------------------------------------------------------------------ */
+
+static struct json *random_text(struct arena *arena, struct random *random, size_t len)
+{
+	char *bytes = arena_alloc(arena, len + 1);
+
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (char)('a' + random_below(random, 26));
+	bytes[len] = 0;
+	return json_text(arena, bytes);
+}
+
+static struct json *numbers(struct arena *arena, struct random *random, size_t count)
+{
+	struct json *list = json_array(arena);
+
+	for (size_t i = 0; i < count; i++)
+		json_add(arena, list, json_number(arena, (double)random_below(random, 100)));
+	return list;
+}
+
+/* What an ordinary call gives: the usual object (programs.c), now and then large. */
+static struct json *answer(struct arena *arena, struct random *random)
+{
+	struct json *json = json_object(arena);
+	uint64_t dice = random_below(random, 100);
+
+	json_set(arena, json, "list", numbers(arena, random, random_below(random, ANSWER_LIST_MAX)));
+	json_set(arena, json, "short", numbers(arena, random, random_below(random, 3)));
+	json_set_number(arena, json, "n", (double)random_below(random, 10));
+	json_set(arena, json, "doc", random_text(arena, random, dice < 80 ? 40 : dice < 94 ? 5000 : 17000));
+	return json;
+}
+
+static struct json *digest_object(struct arena *arena, const char *text)
+{
+	struct json *json = json_object(arena);
+	struct digest digest = digest_of(bytes_text(text));
+
+	json_set_digest(arena, json, "sha256", &digest);
+	return json_get(json, "sha256");
+}
+
+/* {name, digest: {sha256}} and the like. */
+static struct json *described(struct arena *arena, const char *name_key, const char *name, const char *of)
+{
+	struct json *json = json_object(arena);
+
+	json_set_text(arena, json, name_key, name);
+	json_set(arena, json, "digest", digest_object(arena, of));
+	return json;
+}
+
+static const struct json *evidence(struct arena *arena, const struct activity *activity)
+{
+	struct json *json = json_object(arena), *sampling = json_object(arena), *runtime = json_object(arena), *engine = json_object(arena);
+	struct json *model = json_object(arena), *class = json_object(arena), *source = described(arena, "name", "doc", "document"), *configuration = json_object(arena);
+
+	json_set_text(arena, sampling, "seed", "42");
+	json_set_number(arena, sampling, "temperature", 0);
+	json_set_text(arena, engine, "name", "simulation");
+	json_set_text(arena, engine, "version", "1");
+	json_set(arena, runtime, "engine", engine);
+	json_set_text(arena, runtime, "basis", "declared");
+	json_set_text(arena, model, "name", "model");
+	json_set_text(arena, model, "basis", "declared");
+	json_set_text(arena, class, "class", "unmeasured");
+	json_set(arena, configuration, "digest", digest_object(arena, "configuration"));
+	json_set(arena, json, "source", source);
+	json_set(arena, json, "prompt", described(arena, "name", "prompt", "prompt"));
+	json_set(arena, json, "schema", described(arena, "name", "facts", "schema"));
+	json_set(arena, json, "sampling", sampling);
+	json_set(arena, json, "request", described(arena, "mediaType", "application/json", activity->idempotency_key));
+	json_set(arena, json, "model", model);
+	json_set(arena, json, "configuration", configuration);
+	json_set(arena, json, "reproducibility", class);
+	json_set(arena, json, "runtime", runtime);
+	json_set(arena, json, "response", described(arena, "mediaType", "application/json", activity->step_id));
+	json_set_text(arena, json, "finishReason", "stop");
+	json_set_number(arena, json, "promptTokens", 100);
+	json_set_number(arena, json, "completionTokens", 20);
+	json_set_text(arena, json, "runtimeName", "model");
+	json_set_boolean(arena, json, "simulated", true);
+	return json;
+}
+
+static const struct json *candidates(struct arena *arena, struct random *random, size_t count)
+{
+	struct json *list = json_array(arena);
+
+	for (size_t i = 0; i < count; i++) {
+		struct json *candidate = json_object(arena), *value = json_object(arena), *checks = json_array(arena);
+		json_set_text(arena, value, "subject", "it");
+		json_set_text(arena, value, "predicate", "says");
+		json_set(arena, value, "object", random_text(arena, random, 1 + random_below(random, 2))); /* equal ones happen */
+		json_set(arena, candidate, "value", value);
+		json_set(arena, candidate, "quote", random_text(arena, random, 12));
+		json_set_boolean(arena, candidate, "accepted", random_chance(random, 800));
+		json_set(arena, candidate, "checks", checks);
+		struct digest digest = digest_of(BYTES_OF("document"));
+		char text[DIGEST_TEXT_LEN + 1];
+		digest_text(&digest, text);
+		json_set_text(arena, candidate, "document", text);
+		json_add(arena, list, candidate);
+	}
+	return list;
+}
+
+static void give_sections(struct activity *activity, struct random *random)
+{
+	struct arena *arena = &activity->arena;
+	struct json *output = json_object(arena), *plan = json_object(arena), *sections = json_array(arena);
+	const char *text = json_get_text(activity->with, "document");
+
+	json_set_text(arena, plan, "runtime", "model");
+	json_set_text(arena, plan, "onFailure", json_get_text(activity->with, "onFailure"));
+	json_set(arena, plan, "schema", json_copy(arena, json_get(activity->with, "schema")));
+	if (random_chance(random, 200))
+		json_set(arena, plan, "prompt", random_text(arena, random, 5000));
+	uint64_t count = random_below(random, SECTIONS_MAX + 1);
+	for (uint64_t i = 0; i < count; i++) {
+		struct json *section = described(arena, "heading", "part", arena_printf(arena, "section %u", (unsigned)i));
+		json_set_number(arena, section, "index", (double)i);
+		json_add(arena, sections, section);
+	}
+	json_set(arena, output, "plan", plan);
+	json_set(arena, output, "sections", sections);
+	activity->result.output = output;
+	if (text && *text) {
+		activity->result.document = arena_bytes(arena, bytes_text(text));
+		activity->result.document_media_type = "text/plain";
+	}
+}
+
+static struct json *section_outcome(struct activity *activity, const char *status, const char *outcome)
+{
+	struct arena *arena = &activity->arena;
+	struct json *output = json_copy(arena, json_get(activity->with, "section"));
+
+	json_set_text(arena, output, "status", status);
+	json_set_text(arena, output, "outcome", outcome);
+	return output;
+}
+
+static void give_answer(struct activity *activity, struct random *random)
+{
+	switch (activity->kind) {
+	case ACTIVITY_SECTIONS:
+		give_sections(activity, random);
+		break;
+	case ACTIVITY_EXTRACT: {
+		size_t count = random_below(random, 4);
+		activity->result.facts = candidates(&activity->arena, random, count);
+		activity->result.evidence = evidence(&activity->arena, activity);
+		activity->result.output = section_outcome(activity, "completed", count ? "facts" : "empty");
+		break;
+	}
+	case ACTIVITY_HTTP:
+	case ACTIVITY_INFERENCE:
+	case ACTIVITY_KIND_COUNT:
+		activity->result.output = answer(&activity->arena, random);
+		break;
+	}
+	activity->result.ok = true;
+}
+
+static void give_failure(struct activity *activity, enum failure_class failure, struct random *random)
+{
+	struct activity_result *result = &activity->result;
+	const char *on_failure = json_get_text(json_get(activity->with, "plan"), "onFailure");
+
+	result->failure = failure;
+	snprintf(result->detail, sizeof result->detail, "simulated: %s", failure_name(failure));
+	result->status = failure == FAILURE_RATE_LIMITED ? 429 : failure == FAILURE_RUNTIME_ERROR ? 503 : 0;
+	result->retry_attempts = (unsigned)random_between(random, 1, 6);
+	result->retry_floor_ms = (int64_t)random_between(random, 0, 400);
+	result->retry_cap_ms = (int64_t)random_between(random, 100, 20000);
+	if (failure == FAILURE_RATE_LIMITED && random_chance(random, 500))
+		result->retry_after_ms = (int64_t)random_between(random, 100, 30000);
+	if (activity->kind == ACTIVITY_EXTRACT && on_failure && strcmp(on_failure, "continue") == 0)
+		result->output = section_outcome(activity, "failed", failure_name(failure));
+}
+
+static void fill_times(struct world *world, struct attempt *attempt)
+{
+	struct activity_result *result = &attempt->activity->result;
+	int64_t total = (int64_t)(world->now_us - attempt->started_us);
+	struct random random = {attempt->hash ^ 1};
+
+	result->stages.queue = (int64_t)random_below(&random, (uint64_t)total / 2 + 1);
+	result->queued_us = (uint64_t)result->stages.queue;
+	result->stages.connect = (total - result->stages.queue) / 4;
+	result->stages.generation = (total - result->stages.queue) / 2;
+	result->active_from_us = attempt->started_us + result->queued_us;
+	result->active_until_us = result->active_from_us + (uint64_t)(result->stages.connect + result->stages.generation);
+	result->finished_ms = world_wall_ms(world);
+	result->started_ms = result->finished_ms - total / 1000;
+	result->record = json_object(&attempt->activity->arena);
+	json_set_text(&attempt->activity->arena, result->record, "model", "model");
+	result->request = arena_bytes(&attempt->activity->arena, bytes_text(attempt->activity->idempotency_key));
+}
+
+static void attempt_end(struct world *world, void *arg)
+{
+	struct attempt *attempt = arg;
+	struct activity *activity = attempt->activity;
+	struct random random = {attempt_hash(world, activity, 77)};
+	static const enum failure_class passing[] = {FAILURE_RATE_LIMITED, FAILURE_UNREACHABLE, FAILURE_STALLED, FAILURE_TIMED_OUT, FAILURE_OUT_OF_MEMORY,
+						     FAILURE_RUNTIME_ERROR};
+	static const enum failure_class lasting[] = {FAILURE_REFUSED, FAILURE_TRUNCATED, FAILURE_LOOPED, FAILURE_SCHEMA_INVALID, FAILURE_UNGROUNDED,
+						     FAILURE_WRONG_MODEL, FAILURE_CONFIGURATION};
+
+	if (attempt->interrupted && random_chance(&world->random, 800)) {
+		give_failure(activity, FAILURE_INTERRUPTED, &random);
+	} else if (attempt->cancelled && random_chance(&world->random, 500)) {
+		give_failure(activity, FAILURE_CANCELLED, &random); /* else the answer was already there */
+	} else if (!world->first_failure_done) { /* each seed retries at least once */
+		give_failure(activity, FAILURE_RUNTIME_ERROR, &random);
+		activity->result.retry_attempts = 3;
+		world->first_failure_done = true;
+	} else if (world->faults && random_chance(&random, CHANCE_FAILED)) {
+		give_failure(activity, passing[random_below(&random, COUNT_OF(passing))], &random);
+		if (is_calm(attempt))
+			activity->result.retry_attempts = 20;
+	} else if (!is_calm(attempt) && random_chance(&random, activity->kind == ACTIVITY_EXTRACT ? 8 * CHANCE_FATAL : CHANCE_FATAL)) {
+		give_failure(activity, lasting[random_below(&random, COUNT_OF(lasting))], &random);
+	} else {
+		give_answer(activity, &random);
+		activity->result.response = arena_bytes(&activity->arena, bytes_text(activity->step_id));
+	}
+	fill_times(world, attempt);
+	list_remove(&attempt->link);
+	attempt->step->in_flight = NULL;
+	activity->on_done(activity); /* frees both, at once or later */
+}
+
+void attempts_interrupt(struct world *world)
+{
+	LIST_EACH(link, &world->attempts) {
+		struct attempt *attempt = CONTAINER_OF(link, struct attempt, link);
+		attempt->interrupted = true;
+		world_cancel_event(world, attempt->event);
+		attempt->event = world_event(world, random_below(&world->random, 3000), true, attempt_end, attempt);
+	}
+}

@@ -1,0 +1,404 @@
+/* What must hold, checked as it happens: when entries become durable, when an effect leaves, when a run has ended, and when
+ * nothing is left to happen. All of it is told from committed entries, never from the engine's own state. */
+#include "tests/simulation/simulation.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "workflow/replay.h"
+#include "workflow/view.h"
+
+enum { FOLD_ALWAYS = 48 }; /* runs up to so many entries are folded again at each commit, longer ones now and then */
+
+static const char origin[] = "reprise.example/simulation";
+
+void broken(struct world *world, const struct run_model *run, const char *format, ...)
+{
+	va_list arguments;
+
+	printf("seed %" PRIu64 ": BROKEN after %" PRIu64 " events, %zu entries, %" PRIu64 " crashes: ", world->seed, world->counters.events,
+	       world->journal.count, world->counters.crashes);
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	if (run) {
+		printf("run %s: created=%d acknowledged=%d ended=%d\n", run->id, run->created, run->acknowledged, run->ended);
+		for (size_t i = 0; i < run->seq_count; i++)
+			printf("%s\n", (const char *)world->journal.entries[run->seqs[i]].bytes.data);
+	}
+	printf("again: reprised-simulate --seed %" PRIu64 "\n", world->seed);
+	fflush(stdout);
+	_exit(1); /* The rest of this world is not worth taking apart. */
+}
+
+/* --- entries ------------------------------------------------------------------------------------------------------ */
+
+struct step_model *model_step(struct run_model *run, const char *step_id, bool add)
+{
+	uint64_t hash = 0;
+
+	for (const char *c = step_id; *c; c++)
+		hash = random_mix(hash ^ (uint8_t)*c);
+	struct step_model **slot = &run->steps[hash % STEP_SLOTS];
+	for (struct step_model *step = *slot; step; step = step->next)
+		if (strcmp(step->id, step_id) == 0)
+			return step;
+	if (!add)
+		return NULL;
+	struct step_model *step = memory_zero(sizeof *step);
+	step->id = memory_text(step_id);
+	step->next = *slot;
+	*slot = step;
+	return step;
+}
+
+static void check_fact(struct world *world, struct run_model *run, const struct entry *entry)
+{
+	struct digest payload;
+
+	if (!json_get_digest(entry->data, "payload", &payload))
+		broken(world, run, "a fact without a payload");
+	if ((world->fact_count + 1) * 2 > world->fact_slots) {
+		size_t slots = world->fact_slots ? world->fact_slots * 2 : 1024;
+		struct digest *facts = memory_zero(slots * sizeof *facts);
+		for (size_t i = 0; i < world->fact_slots; i++) {
+			size_t at = 0;
+			static const struct digest none;
+			if (digest_equal(&world->facts[i], &none))
+				continue;
+			memcpy(&at, world->facts[i].bytes, sizeof at);
+			for (at &= slots - 1; !digest_equal(&facts[at], &none);)
+				at = (at + 1) & (slots - 1);
+			facts[at] = world->facts[i];
+		}
+		free(world->facts);
+		world->facts = facts;
+		world->fact_slots = slots;
+	}
+	static const struct digest none;
+	size_t at;
+	memcpy(&at, payload.bytes, sizeof at);
+	for (at &= world->fact_slots - 1; !digest_equal(&world->facts[at], &none); at = (at + 1) & (world->fact_slots - 1))
+		if (digest_equal(&world->facts[at], &payload))
+			broken(world, run, "a fact is recorded twice");
+	world->facts[at] = payload;
+	world->fact_count++;
+	world->counters.facts++;
+}
+
+static void check_attempt_started(struct world *world, struct run_model *run, struct step_model *step, const struct entry *entry)
+{
+	unsigned attempt = (unsigned)json_get_number(entry->data, "attempt", 0);
+	const char *key = json_get_text(entry->data, "key");
+	struct arena arena;
+	struct step_id id;
+	char expected[DIGEST_HEX_LEN + 1];
+
+	if (step->open)
+		broken(world, run, "attempt %u of %s starts while attempt %u is under way", attempt, step->id, step->attempt);
+	if (step->ended || !step->started)
+		broken(world, run, "attempt %u of %s starts, but its task is not under way", attempt, step->id);
+	if (attempt != step->attempt + 1)
+		broken(world, run, "attempt %u of %s follows attempt %u", attempt, step->id, step->attempt);
+	arena_init(&arena);
+	CHECK(step_id_parse(&arena, step->id, &id));
+	step_idempotency_key(run->id, &id, expected);
+	arena_close(&arena);
+	if (!key || strcmp(key, expected) != 0 || (step->key[0] && strcmp(key, step->key) != 0))
+		broken(world, run, "attempt %u of %s has another idempotency key", attempt, step->id);
+	snprintf(step->key, sizeof step->key, "%s", key);
+	step->attempt = attempt;
+	step->open = true;
+	world->counters.retries += attempt > 1;
+}
+
+static void check_attempt_ended(struct world *world, struct run_model *run, struct step_model *step, const struct entry *entry)
+{
+	unsigned attempt = (unsigned)json_get_number(entry->data, "attempt", 0);
+	const char *class = json_get_text(entry->data, "class");
+
+	if (!step->open || step->attempt != attempt)
+		broken(world, run, "attempt %u of %s ends, but is not under way", attempt, step->id);
+	step->open = false;
+	if (class && strcmp(class, failure_name(FAILURE_INTERRUPTED)) == 0) {
+		world->counters.interruptions++;
+		if (step->in_flight)
+			broken(world, run, "attempt %u of %s is called interrupted while it is under way", attempt, step->id);
+	}
+}
+
+void check_stored(struct world *world, struct run_model *run, const struct entry *entry)
+{
+	const char *step_id = json_get_text(entry->data, "stepId");
+	struct step_model *step = step_id ? model_step(run, step_id, true) : NULL;
+
+	world->counters.checks++;
+	if (run->ended)
+		broken(world, run, "%s after the run's end", entry_kind_name(entry->kind));
+	if (run->created == (entry->kind == ENTRY_RUN_CREATED))
+		broken(world, run, "%s: a run is created first, and once", entry_kind_name(entry->kind));
+	switch (entry->kind) {
+	case ENTRY_RUN_CREATED: {
+		struct digest digest;
+		run->created = true;
+		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
+			if (json_get_digest(entry->data, "definition", &digest) && digest_equal(&digest, &world->definitions[i]->digest))
+				run->definition = world->definitions[i];
+		break;
+	}
+	case ENTRY_RUN_COMPLETED:
+	case ENTRY_RUN_FAULTED:
+	case ENTRY_RUN_CANCELLED:
+	case ENTRY_RUN_KILLED:
+		run->ended = true;
+		run->ended_by = entry->kind;
+		world->counters.ended++;
+		for (size_t i = 0; i < STEP_SLOTS; i++)
+			for (struct step_model *at = run->steps[i]; at; at = at->next)
+				if (at->started && !at->ended)
+					broken(world, run, "the run ends while %s is under way", at->id);
+		break;
+	case ENTRY_TASK_STARTED:
+		if (step->started || step->ended)
+			broken(world, run, "%s starts twice", step->id);
+		step->started = true;
+		break;
+	case ENTRY_TASK_COMPLETED:
+	case ENTRY_TASK_FAULTED:
+	case ENTRY_TASK_CANCELLED:
+	case ENTRY_TASK_SKIPPED:
+		if (step->ended)
+			broken(world, run, "%s ends twice", step->id);
+		if (step->open && entry->kind == ENTRY_TASK_COMPLETED)
+			broken(world, run, "%s completes while attempt %u is under way", step->id, step->attempt);
+		step->started = step->ended = true;
+		step->open = false;
+		break;
+	case ENTRY_TASK_RETRYING:
+		if (step->open || step->ended || !step->started)
+			broken(world, run, "%s waits for another attempt, but cannot", step->id);
+		break;
+	case ENTRY_ATTEMPT_STARTED:
+		check_attempt_started(world, run, step, entry);
+		break;
+	case ENTRY_ATTEMPT_SUCCEEDED:
+	case ENTRY_ATTEMPT_FAILED:
+		check_attempt_ended(world, run, step, entry);
+		break;
+	case ENTRY_FACT_RECORDED:
+		check_fact(world, run, entry);
+		break;
+	default:
+		broken(world, run, "%s is no entry of a run here", entry_kind_name(entry->kind));
+	}
+}
+
+/* --- the live state ----------------------------------------------------------------------------------------------- */
+
+void check_committed(void *arg, const char *run_id, uint64_t seq_last, bool ended)
+{
+	struct world *world = arg;
+	struct run_model *run = world_run_model(world, run_id);
+	const struct state *live = engine_run_state(world->engine, run_id);
+
+	if (run->seq_count == 0 || seq_last != run->seqs[run->seq_count - 1])
+		broken(world, run, "entry %" PRIu64 " is called committed, which the store does not have as the run's last", seq_last);
+	if (ended != run->ended)
+		broken(world, run, "the run is said to be %s", ended ? "ended" : "open");
+	if (!live)
+		broken(world, run, "a run that was just committed is not in memory");
+	if (run->seq_count > FOLD_ALWAYS && !random_chance(&world->random, 30))
+		return;
+
+	struct arena arena;
+	struct state fold;
+	struct error error = {0};
+	size_t count;
+	arena_init(&arena);
+	const struct entry *entries = journal_entries(world, run, &arena, VALUE_INLINE_MAX, &count);
+	state_init(&fold, run->definition);
+	for (size_t i = 0; i < count; i++)
+		if (workflow_apply(&fold, &entries[i], &error) != 0)
+			broken(world, run, "the stored entries cannot be folded: %s", error.message);
+	struct digest a = state_digest(&fold), b = state_digest(live);
+	if (!digest_equal(&a, &b))
+		broken(world, run, "the state in memory is not the fold of the stored entries");
+	if (state_next_deadline_ms(&fold) != state_next_deadline_ms(live) || state_is_idle(&fold) != state_is_idle(live))
+		broken(world, run, "the state in memory waits for something else than the stored one");
+	state_close(&fold);
+	arena_close(&arena);
+	world->counters.folds++;
+}
+
+/* --- effects ------------------------------------------------------------------------------------------------------ */
+
+void check_start(struct world *world, const struct attempt *attempt)
+{
+	const struct activity *activity = attempt->activity;
+	const struct run_model *run = attempt->run;
+	const struct step_model *step = attempt->step;
+
+	world->counters.checks++;
+	if (world->stopping)
+		broken(world, run, "%s starts while the daemon stops", activity->step_id);
+	if (!step || !step->open || step->attempt != activity->attempt)
+		broken(world, run, "attempt %u of %s leaves, but the journal does not say that it is under way", activity->attempt, activity->step_id);
+	if (step->ended || run->ended)
+		broken(world, run, "attempt %u of %s leaves, but the journal says that its task has ended", activity->attempt, activity->step_id);
+	if (step->in_flight)
+		broken(world, run, "attempt %u of %s leaves while another one is in flight", activity->attempt, activity->step_id);
+	if (strcmp(step->key, activity->idempotency_key) != 0)
+		broken(world, run, "attempt %u of %s leaves with another key than the journal's", activity->attempt, activity->step_id);
+
+	/* Iterations of each loop around it that have something in flight, this one included. */
+	const struct task *loop = attempt->task;
+	size_t depth = attempt->id.iteration_count;
+	while (depth > 0) {
+		loop = loop->parent;
+		if (loop->kind != TASK_FOR)
+			continue;
+		depth--;
+		uint64_t seen[FOR_CONCURRENCY_MAX];
+		size_t count = 0, limit = loop->concurrency ? loop->concurrency : 1;
+		seen[count++] = attempt->id.iterations[depth];
+		LIST_EACH(link, &world->attempts) {
+			const struct attempt *other = CONTAINER_OF(link, struct attempt, link);
+			if (other->run != run || other->cancelled || other->id.iteration_count <= depth ||
+			    memcmp(other->id.iterations, attempt->id.iterations, depth * sizeof *seen) != 0)
+				continue;
+			const struct task *above = other->task;
+			while (above && above != loop)
+				above = above->parent;
+			bool known = !above;
+			for (size_t i = 0; i < count; i++)
+				known |= seen[i] == other->id.iterations[depth];
+			if (!known && count < COUNT_OF(seen))
+				seen[count++] = other->id.iterations[depth];
+		}
+		if (count > limit)
+			broken(world, run, "%zu iterations of %s are under way, %zu are allowed", count, loop->reference, limit);
+	}
+}
+
+/* --- ended runs --------------------------------------------------------------------------------------------------- */
+
+void check_ended_run(struct world *world, struct run_model *run)
+{
+	struct arena arena;
+	struct replay_result result;
+	struct error error = {0};
+	size_t count;
+	const struct decide_context context = {origin, "1.2.3", {NULL, NULL}};
+
+	arena_init(&arena);
+	const struct entry *entries = journal_entries(world, run, &arena, UINT64_MAX, &count);
+	if (replay_run(&arena, entries, count, run->definition, &context, &result, &error) != 0)
+		broken(world, run, "it cannot be replayed: %s", error.message);
+	if (!result.equal)
+		broken(world, run, "replay differs at entry %" PRIu64 " (%s): %s\nexpected %s\ngot      %s", result.seq, result.reference ? result.reference : "",
+		       result.why, result.expected ? result.expected : "nothing", result.got ? result.got : "nothing");
+	if (result.entries != count)
+		broken(world, run, "replay compared %" PRIu64 " of %zu entries", result.entries, count);
+	world->counters.replays++;
+
+	static const char *const words[] = {[ENTRY_RUN_COMPLETED] = "completed", [ENTRY_RUN_FAULTED] = "faulted", [ENTRY_RUN_CANCELLED] = "cancelled",
+					    [ENTRY_RUN_KILLED] = "cancelled"};
+	const struct json *view = view_run(&arena, entries, count, run->definition, origin, VIEW_ALL), *tasks = json_get(view, "tasks");
+	if (strcmp(json_get_text(view, "status"), words[run->ended_by]) != 0)
+		broken(world, run, "the run document says %s", json_get_text(view, "status"));
+	for (size_t i = 0; i < json_count(tasks); i++) {
+		const char *status = json_get_text(json_at(tasks, i), "status");
+		if (strcmp(status, "running") == 0 || strcmp(status, "waiting") == 0)
+			broken(world, run, "the run document says that %s is %s", json_get_text(json_at(tasks, i), "step"), status);
+	}
+	if (run->ended_by == ENTRY_RUN_COMPLETED) {
+		oracle_check(world, run, &arena, entries, count);
+		world->counters.completed++;
+	} else if (run->ended_by == ENTRY_RUN_FAULTED) {
+		world->counters.faulted++;
+	} else {
+		world->counters.cancelled++;
+	}
+	arena_close(&arena);
+}
+
+/* --- the log ------------------------------------------------------------------------------------------------------ */
+
+/* RFC 9162 section 2.1.1, as it is written there: the largest power of two smaller than the size splits it. */
+static struct digest tree_root(const struct journal *journal, size_t from, size_t size)
+{
+	size_t split = 1;
+
+	if (size == 1)
+		return log_tree_leaf(journal->entries[from].bytes);
+	while (split * 2 < size)
+		split *= 2;
+	struct digest left = tree_root(journal, from, split), right = tree_root(journal, from + split, size - split);
+	return log_tree_node(&left, &right);
+}
+
+static int read_node(void *arg, unsigned level, uint64_t index, struct digest *hash)
+{
+	const struct journal *journal = arg;
+
+	if (index >= journal->node_counts[level])
+		return ERR_NOT_FOUND;
+	*hash = journal->nodes[level][index];
+	return 0;
+}
+
+void check_log(struct world *world)
+{
+	struct journal *journal = &world->journal;
+	struct log_proof proof;
+	struct error error = {0};
+	struct digest root, again;
+
+	for (size_t i = 0; i < journal->count; i++) {
+		struct digest leaf = log_tree_leaf(journal->entries[i].bytes);
+		if (!digest_equal(&leaf, &journal->entries[i].leaf))
+			broken(world, NULL, "entry %zu has changed since it was committed", i);
+	}
+	root = log_tree_root(&journal->tree);
+	again = tree_root(journal, 0, journal->count);
+	if (!digest_equal(&root, &again))
+		broken(world, NULL, "the tree's root, computed from the entries, is another");
+	if (log_tree_root_at(journal->count, read_node, journal, &again, &error) != 0 || !digest_equal(&root, &again))
+		broken(world, NULL, "the tree's root, computed from stored nodes, is another %s", error.message);
+	uint64_t index = random_below(&world->random, journal->count);
+	if (log_tree_prove_inclusion(index, journal->count, read_node, journal, &proof, &error) != 0 ||
+	    log_tree_verify_inclusion(index, journal->count, &journal->entries[index].leaf, &proof, &root, &error) != 0)
+		broken(world, NULL, "entry %" PRIu64 " cannot be proven: %s", index, error.message);
+	if (journal->old_size > 0 && (log_tree_prove_consistency(journal->old_size, journal->count, read_node, journal, &proof, &error) != 0 ||
+				      log_tree_verify_consistency(journal->old_size, journal->count, &journal->old_root, &root, &proof, &error) != 0))
+		broken(world, NULL, "the log does not continue the one of size %" PRIu64 ": %s", journal->old_size, error.message);
+}
+
+void check_rest(struct world *world)
+{
+	struct engine_counts counts;
+
+	if (!list_empty(&world->attempts))
+		broken(world, NULL, "nothing is left to happen, but an activity is under way");
+	for (size_t i = 0; i < world->run_count; i++) {
+		const struct run_model *run = world->runs[i];
+		if (run->acknowledged && !run->created)
+			broken(world, run, "it was acknowledged and is lost");
+		if (run->created && !run->ended)
+			broken(world, run, "nothing is left to happen, but it has not ended (%s)", engine_run_is_open(world->engine, run->id) ? "the engine knows it" : "the engine has forgotten it");
+	}
+	engine_counts(world->engine, &counts);
+	if (counts.open != 0 || counts.in_flight != 0 || counts.committing != 0 || counts.failed != 0)
+		broken(world, NULL, "at rest the engine counts open=%" PRIu64 " in flight=%" PRIu64 " committing=%" PRIu64 " failed=%" PRIu64, counts.open,
+		       counts.in_flight, counts.committing, counts.failed);
+	if (engine_next_deadline_ms(world->engine) != 0)
+		broken(world, NULL, "at rest the engine waits for a deadline");
+	for (size_t i = 0; i < world->run_count; i++)
+		if (world->runs[i]->ended)
+			check_ended_run(world, world->runs[i]);
+	check_log(world);
+}

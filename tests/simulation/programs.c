@@ -1,0 +1,289 @@
+/* Random workflows over the constructs of this release, as YAML or JSON text, and inputs for them.
+ *
+ * Every task but the results of loops and extractions gives an object with the members list, short, n and doc, so that
+ * the next one finds what its expressions name. What would grow without bound is cut: inside loops results are not carried on. */
+#include "tests/simulation/simulation.h"
+
+#include <string.h>
+
+enum { PROGRAM_TASKS_MAX = 14, PROGRAM_LOOPS_MAX = 3 };
+
+struct program {
+	struct random *random;
+	struct arena *arena;
+	unsigned tasks; /* made so far, for names */
+	unsigned loops; /* around this place */
+	bool may_fail;
+	bool fails_by_item; /* the next call does, where the item is a number */
+};
+
+static bool chance(struct program *p, unsigned per_mille)
+{
+	return random_chance(p->random, per_mille);
+}
+
+
+static struct json *padding(struct program *p, size_t len)
+{
+	char *bytes = arena_alloc(p->arena, len + 1);
+
+	/* Different each time: equal content would be stored once, and loaded once. */
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (char)('a' + random_below(p->random, 26));
+	bytes[len] = 0;
+	return json_text(p->arena, bytes);
+}
+
+static size_t padding_len(struct random *random)
+{
+	uint64_t dice = random_below(random, 10);
+
+	return dice < 5 ? random_between(random, 1, 60) : dice < 8 ? random_between(random, VALUE_INLINE_MAX, 8000) : random_between(random, CONTENT_SMALL_MAX, 22000);
+}
+
+static void set_expression(struct program *p, struct json *object, const char *name, const char *expression)
+{
+	json_set_text(p->arena, object, name, arena_printf(p->arena, "${ %s }", expression));
+}
+
+static const char *pick(struct program *p, const char *const *words, size_t count)
+{
+	return words[random_below(p->random, count)];
+}
+#define PICK(p, ...) pick(p, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+static void add_task(struct program *p, struct json *list, const char *kind, struct json *task)
+{
+	struct json *item = json_object(p->arena);
+
+	json_set(p->arena, item, arena_printf(p->arena, "%s%u%s", kind, p->tasks++, chance(p, 60) ? "/~#1@2" : ""), task);
+	json_add(p->arena, list, item);
+}
+
+/* results: the input is an array (of a loop) or the answer of an extraction, not the usual object. */
+static void add_set(struct program *p, struct json *list, const char *from)
+{
+	struct json *task = json_object(p->arena), *set = json_object(p->arena);
+
+	if (from) {
+		set_expression(p, set, "results", from);
+		set_expression(p, set, "list", p->loops ? "$workflow.input.short" : "$workflow.input.list");
+		set_expression(p, set, "short", "$workflow.input.short");
+		set_expression(p, set, "doc", "$workflow.input.doc");
+		json_set_number(p->arena, set, "n", (double)random_below(p->random, 10));
+	} else {
+		set_expression(p, set, "list", p->loops ? ".short" : PICK(p, ".list", "$input.list", "$workflow.input.list", "$input[\"list\"]"));
+		set_expression(p, set, "short", ".short");
+		set_expression(p, set, "doc", PICK(p, ".doc", "$workflow.input.doc"));
+		if (chance(p, 500))
+			set_expression(p, set, "n", p->loops ? arena_printf(p->arena, "$at%u", p->loops) : ".n");
+		else
+			json_set_number(p->arena, set, "n", (double)random_below(p->random, 10));
+		if (!p->loops && chance(p, 500))
+			set_expression(p, set, "results", ".results");
+	}
+	if (p->loops && chance(p, 600))
+		set_expression(p, set, "item", arena_printf(p->arena, "$row%u", (unsigned)random_between(p->random, 1, p->loops)));
+	if (chance(p, 300))
+		set_expression(p, set, "id", "$workflow.id");
+	if (chance(p, 200))
+		set_expression(p, set, "when", PICK(p, "$workflow.startedAt.iso8601", "$task.reference", "$runtime.version", "$context", "$task.name"));
+	if (chance(p, 200))
+		set_expression(p, set, "more", PICK(p, ".n < 5", ".short[0]", ".short[-1]", ".nothing.at.all", ".n == 3", "true"));
+	if (chance(p, p->loops ? 60 : 250))
+		json_set(p->arena, set, "pad", padding(p, padding_len(p->random)));
+	if (!p->loops && chance(p, 200))
+		set_expression(p, set, "pad", "$workflow.input.pad");
+	if (p->may_fail && chance(p, 150))
+		set_expression(p, set, "bad", ".n.of.a.number");
+	json_set(p->arena, task, "set", set);
+	add_task(p, list, "set", task);
+}
+
+static void add_call(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *with = json_object(p->arena);
+
+	if (p->fails_by_item || chance(p, 500)) {
+		json_set_text(p->arena, task, "call", "http");
+		json_set_text(p->arena, with, "method", "post");
+		json_set_text(p->arena, with, "endpoint", PICK(p, "http://peer.example/{n}", "http://peer.example/all"));
+		struct json *body = json_object(p->arena);
+		set_expression(p, body, "short", ".short");
+		if (chance(p, 150))
+			set_expression(p, body, "all", ".");
+		json_set(p->arena, with, "body", body);
+	} else {
+		json_set_text(p->arena, task, "call", "inference");
+		json_set_text(p->arena, with, "runtime", "model");
+		if (chance(p, 200))
+			set_expression(p, with, "prompt", "$workflow.input.pad");
+		else
+			set_expression(p, with, "prompt", ".doc");
+	}
+	/* An item that is a number has no members: this iteration faults, others are under way already. */
+	if (p->may_fail && p->loops && json_get(with, "body") && (p->fails_by_item || chance(p, 400)))
+		set_expression(p, json_get(with, "body"), "row", arena_printf(p->arena, "$row%u.member", p->loops));
+	p->fails_by_item = false;
+	json_set(p->arena, task, "with", with);
+	add_task(p, list, "call", task);
+}
+
+static void add_extraction(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *with = json_object(p->arena);
+
+	json_set_text(p->arena, task, "call", "extraction");
+	json_set_text(p->arena, with, "runtime", "model");
+	set_expression(p, with, "document", ".doc");
+	if (chance(p, 250))
+		json_set_text(p->arena, with, "onFailure", "fault");
+	json_set(p->arena, task, "with", with);
+	add_task(p, list, "extraction", task);
+	add_set(p, list, ".");
+}
+
+static struct json *make_list(struct program *p, unsigned count);
+
+static void add_loop(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *loop = json_object(p->arena), *metadata = json_object(p->arena);
+	bool map = chance(p, 600);
+
+	json_set_text(p->arena, loop, "each", arena_printf(p->arena, "row%u", p->loops + 1));
+	json_set_text(p->arena, loop, "at", arena_printf(p->arena, "at%u", p->loops + 1));
+	json_set_text(p->arena, loop, "in", p->loops ? "${ .short }" : PICK(p, "${ .list }", "${ .list }", ".short"));
+	json_set(p->arena, task, "for", loop);
+	if (map) {
+		json_set_number(p->arena, metadata, "concurrency", (double)random_between(p->random, 1, 8));
+		json_set(p->arena, task, "metadata", metadata);
+	} else if (chance(p, 400)) {
+		const char *condition = chance(p, 500) ? arena_printf(p->arena, "$at%u < %u", p->loops + 1, (unsigned)random_below(p->random, 5)) : ".n != 7";
+		json_set_text(p->arena, task, "while", arena_printf(p->arena, "${ %s }", condition));
+	}
+	p->loops++;
+	if (chance(p, 50)) { /* nothing to do in it: its input comes out, so only few items */
+		json_set_text(p->arena, loop, "in", "${ .short }");
+		json_set(p->arena, task, "do", json_array(p->arena));
+	} else if (p->fails_by_item) {
+		struct json *body = json_array(p->arena);
+		add_call(p, body);
+		json_set(p->arena, task, "do", body);
+	} else {
+		json_set(p->arena, task, "do", make_list(p, (unsigned)random_between(p->random, 1, 3)));
+	}
+	p->loops--;
+	add_task(p, list, "for", task);
+	if (map)
+		add_set(p, list, ".");
+}
+
+/* The last one is a set or a call, so that what an iteration gives stays small. */
+static struct json *make_list(struct program *p, unsigned count)
+{
+	struct json *list = json_array(p->arena);
+
+	for (unsigned i = 1; i < count && p->tasks < PROGRAM_TASKS_MAX; i++) {
+		uint64_t dice = random_below(p->random, 100);
+		if (dice < 25 && p->loops < PROGRAM_LOOPS_MAX) {
+			add_loop(p, list);
+		} else if (dice < 40) {
+			struct json *task = json_object(p->arena);
+			json_set(p->arena, task, "do", make_list(p, (unsigned)random_between(p->random, 1, 3)));
+			add_task(p, list, "do", task);
+		} else if (dice < 50 && p->loops < 2) {
+			add_extraction(p, list);
+		} else if (dice < 75) {
+			add_call(p, list);
+		} else {
+			add_set(p, list, NULL);
+		}
+	}
+	if (chance(p, 600))
+		add_call(p, list);
+	else
+		add_set(p, list, NULL);
+	return list;
+}
+
+static void print_yaml(const struct json *json, unsigned indent, struct buffer *out)
+{
+	bool is_object = json_is(json, JSON_OBJECT);
+
+	if ((!is_object && !json_is(json, JSON_ARRAY)) || json_count(json) == 0) {
+		buffer_add_char(out, ' ');
+		json_print(json, out);
+		return;
+	}
+	for (size_t i = 0; i < json_count(json); i++) {
+		buffer_printf(out, "\n%*s", (int)indent, "");
+		if (is_object) {
+			json_print_string(json->object.members[i].name, json->object.members[i].name_len, out);
+			buffer_add_char(out, ':');
+		} else {
+			buffer_add_char(out, '-');
+		}
+		print_yaml(is_object ? json->object.members[i].value : json_at(json, i), indent + 2, out);
+	}
+}
+
+struct bytes program_make(struct world *world, struct arena *arena, unsigned number, enum text_format *format)
+{
+	struct program p = {.random = &world->random, .arena = arena, .may_fail = number == 2};
+	struct json *program = json_object(arena), *document = json_object(arena), *list;
+	struct buffer out;
+
+	json_set_text(arena, document, "dsl", "1.0.3");
+	json_set_text(arena, document, "namespace", "simulation");
+	json_set_text(arena, document, "name", arena_printf(arena, "program-%u", number));
+	json_set_text(arena, document, "version", "1.0.0");
+	json_set(arena, program, "document", document);
+	list = make_list(&p, (unsigned)random_between(p.random, 2, 6));
+	if (number == 2) {
+		p.fails_by_item = true;
+		add_loop(&p, list);
+	}
+	if (number == 0) { /* always there: something to wait for, in parallel and in turn */
+		add_loop(&p, list);
+		add_call(&p, list);
+	}
+	json_set(arena, program, "do", list);
+
+	buffer_init(&out, DEFINITION_SOURCE_MAX);
+	*format = random_chance(p.random, 500) ? TEXT_YAML : TEXT_JSON;
+	if (*format == TEXT_YAML)
+		print_yaml(program, 0, &out);
+	else
+		json_print(program, &out);
+	CHECK(!out.overflow);
+	struct bytes source = arena_bytes(arena, buffer_bytes(&out));
+	buffer_close(&out);
+	return source;
+}
+
+/* Numbers; or objects, with perhaps a number among them. */
+static struct json *items(struct program *p, size_t count)
+{
+	struct json *list = json_array(p->arena);
+	bool objects = chance(p, 500);
+
+	for (size_t i = 0; i < count; i++) {
+		struct json *object = json_object(p->arena);
+		json_set_number(p->arena, object, "member", (double)i);
+		json_add(p->arena, list, objects && chance(p, 900) ? object : json_number(p->arena, (double)random_below(p->random, 100)));
+	}
+	return list;
+}
+
+struct bytes program_input(struct world *world, struct arena *arena)
+{
+	struct program p = {.random = &world->random, .arena = arena};
+	struct json *input = json_object(arena);
+
+	json_set(arena, input, "list", items(&p, random_chance(p.random, 100) ? random_below(p.random, 41) : random_below(p.random, 9)));
+	json_set(arena, input, "short", items(&p, random_below(p.random, 4)));
+	json_set_number(arena, input, "n", (double)random_below(p.random, 10));
+	json_set(arena, input, "doc", padding(&p, padding_len(p.random)));
+	json_set(arena, input, "pad", padding(&p, padding_len(p.random)));
+	return json_print_arena(input, arena);
+}

@@ -1,0 +1,189 @@
+/* The deterministic simulation of the engine: one thread, one seed, one order of events.
+ *
+ * The engine under test is the real one with the real decide, state, entries and replay; store, activities and clocks are the
+ * simulation's. Everything random comes from one generator, or from a hash of (seed, idempotency key, attempt) where the
+ * order of events must not matter, so a seed is one run of the world and can be repeated.
+ *
+ * New here? Read world_run() in world.c, then invariants.c: what is checked. programs.c makes the workflows, journal.c is the
+ * store, attempts.c the activities, oracle.c what a run's output has to be. */
+#pragma once
+
+#include <stdio.h>
+
+#include "daemon/engine.h"
+#include "workflow/base/check.h"
+#include "workflow/evidence/log_tree.h"
+
+enum {
+	WORLD_EVENTS_MAX = 3000000, /* of one seed: more, and it will never come to rest */
+	WORLD_DEFINITIONS = 3,
+	STEP_SLOTS = 1024,
+	ENDED_MIN = 3, ENTRIES_MIN = 40, /* work that each seed has to do */
+};
+
+/* --- randomness --------------------------------------------------------------------------------------------------- */
+
+struct random {
+	uint64_t state;
+};
+uint64_t random_mix(uint64_t value); /* a hash of 64 bits */
+uint64_t random_next(struct random *random);
+uint64_t random_below(struct random *random, uint64_t bound);
+uint64_t random_between(struct random *random, uint64_t low, uint64_t high); /* both included */
+bool random_chance(struct random *random, unsigned per_mille);
+
+/* --- what is known of a run, from committed entries alone --------------------------------------------------------- */
+
+struct step_model {
+	struct step_model *next;
+	char *id;
+	unsigned attempt; /* the last one started */
+	bool open; /* an attempt is started and not ended, on disk */
+	bool started, ended; /* of the task */
+	char key[DIGEST_HEX_LEN + 1];
+	struct attempt *in_flight; /* an activity is under way */
+};
+
+struct run_model {
+	char id[ID_LEN_MAX + 1];
+	const struct definition *definition; /* the one it was created with */
+	bool created, acknowledged, ended, broken;
+	enum entry_kind ended_by;
+	bool recovering; /* the next load of it is the restart's */
+	uint64_t *seqs; /* of its entries */
+	size_t seq_count, seq_cap;
+	struct step_model *steps[STEP_SLOTS];
+};
+
+/* --- the store ---------------------------------------------------------------------------------------------------- */
+
+struct stored_value {
+	struct digest digest;
+	struct bytes bytes; /* owned */
+};
+
+struct stored {
+	struct bytes bytes; /* owned: the encoded entry */
+	enum entry_kind kind;
+	struct run_model *run; /* NULL: of no run */
+	struct stored_value values[ENTRY_VALUES_MAX];
+	size_t value_count;
+	struct digest leaf;
+};
+
+struct journal {
+	struct stored *entries;
+	size_t count, cap;
+	struct list queue; /* struct store_append */
+	size_t queued;
+	bool commit_due;
+	struct log_tree tree;
+	struct digest *nodes[LOG_TREE_LEVELS_MAX]; /* by level: roots of perfect subtrees */
+	size_t node_counts[LOG_TREE_LEVELS_MAX], node_caps[LOG_TREE_LEVELS_MAX];
+	uint64_t old_size; /* a size and root from the middle, for a proof of consistency */
+	struct digest old_root;
+	unsigned batches;
+};
+
+/* --- the world ---------------------------------------------------------------------------------------------------- */
+
+struct world;
+struct event {
+	uint64_t at_us, order;
+	unsigned boot; /* dies with this engine; 0: outlives it */
+	void (*fire)(struct world *world, void *arg);
+	void *arg;
+};
+
+struct attempt {
+	struct list link;
+	struct world *world;
+	struct activity *activity;
+	struct run_model *run;
+	struct step_model *step;
+	const struct task *task;
+	struct step_id id;
+	struct arena arena;
+	uint64_t hash, started_us, event;
+	bool cancelled, interrupted;
+};
+
+struct counters {
+	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, value_loads, parks, cancels, replays, retries, interruptions, facts,
+		attempts, refused, steps_clock, folds, oracle_tasks, checks, events;
+};
+
+struct options {
+	unsigned runs; /* 0: as the seed says */
+	unsigned lose_batch; /* acknowledge the n-th commit and forget it, which no disk may do: the checks have to see it. 0: never */
+	bool verbose;
+};
+
+struct world {
+	uint64_t seed;
+	struct options options;
+	struct random random;
+	uint64_t now_us;
+	int64_t wall_offset_ms;
+	struct event *events; /* binary heap */
+	size_t event_count, event_cap;
+	uint64_t event_order;
+	struct engine *engine;
+	unsigned boot;
+	bool stopping, faults, full, crash_wanted, first_failure_done;
+	struct journal journal;
+	struct list attempts;
+	struct definition *definitions[WORLD_DEFINITIONS];
+	struct bytes documents[WORLD_DEFINITIONS]; /* canonical, in the arena */
+	bool definition_added[WORLD_DEFINITIONS];
+	struct run_model **runs;
+	size_t run_count, run_cap;
+	struct digest *facts; /* hash set of payload digests */
+	size_t fact_slots, fact_count;
+	struct arena arena;
+	struct counters counters;
+	struct list clients;
+};
+
+int world_run(uint64_t seed, const struct options *options);
+void world_at(struct world *world, uint64_t delay_us, bool with_engine, void (*fire)(struct world *, void *), void *arg);
+uint64_t world_event(struct world *world, uint64_t delay_us, bool with_engine, void (*fire)(struct world *, void *), void *arg); /* gives its number */
+void world_cancel_event(struct world *world, uint64_t order);
+int64_t world_wall_ms(const struct world *world);
+void world_crash(struct world *world);
+struct run_model *world_run_model(struct world *world, const char *id);
+
+/* Say what is broken, show the run's entries, exit 1. */
+_Noreturn void broken(struct world *world, const struct run_model *run, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* programs.c */
+struct bytes program_make(struct world *world, struct arena *arena, unsigned number, enum text_format *format);
+struct bytes program_input(struct world *world, struct arena *arena);
+
+/* journal.c: ports of the engine */
+void journal_open(struct journal *journal);
+void journal_close(struct journal *journal);
+int journal_append(void *world, struct store_append *append);
+void journal_load_run(void *world, struct engine_load_run *load);
+void journal_load_values(void *world, struct engine_load_values *load);
+void journal_forget_queue(struct journal *journal);
+/* All entries of a run, decoded, with values up to value_max. */
+struct entry *journal_entries(struct world *world, const struct run_model *run, struct arena *arena, uint64_t value_max, size_t *count);
+
+/* attempts.c: ports of the engine */
+int attempt_start(void *world, struct activity *activity, struct error *error);
+void attempt_cancel(void *world, struct activity *activity);
+void attempt_close(void *world, struct activity *activity);
+void attempts_interrupt(struct world *world); /* the daemon goes away cleanly */
+
+/* invariants.c */
+struct step_model *model_step(struct run_model *run, const char *step_id, bool add);
+void check_stored(struct world *world, struct run_model *run, const struct entry *entry); /* as it is committed */
+void check_committed(void *world, const char *run_id, uint64_t seq_last, bool ended); /* port on_committed */
+void check_start(struct world *world, const struct attempt *attempt);
+void check_ended_run(struct world *world, struct run_model *run);
+void check_log(struct world *world);
+void check_rest(struct world *world); /* nothing is left to happen */
+
+/* oracle.c: interpret the definition once more, plainly, with the recorded answers of the calls; compare every output. */
+void oracle_check(struct world *world, struct run_model *run, struct arena *arena, const struct entry *entries, size_t count);

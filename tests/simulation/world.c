@@ -1,0 +1,538 @@
+/* The world of one seed: its clock, its events, its clients, its crashes. Read world_run(). */
+#include "tests/simulation/simulation.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUNS_MIN = 8, RUNS_MAX = 16, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300 };
+
+static const int64_t wall_start_ms = 1790000000000; /* September 2026 */
+
+/* --- randomness: SplitMix64 ---------------------------------------------------------------------------------------- */
+
+uint64_t random_mix(uint64_t value)
+{
+	value += 0x9e3779b97f4a7c15u;
+	value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+	value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+	return value ^ (value >> 31);
+}
+
+uint64_t random_next(struct random *random)
+{
+	uint64_t value = random_mix(random->state);
+
+	random->state += 0x9e3779b97f4a7c15u;
+	return value;
+}
+
+uint64_t random_below(struct random *random, uint64_t bound)
+{
+	return bound ? random_next(random) % bound : 0;
+}
+
+uint64_t random_between(struct random *random, uint64_t low, uint64_t high)
+{
+	return low + random_below(random, high - low + 1);
+}
+
+bool random_chance(struct random *random, unsigned per_mille)
+{
+	return random_below(random, 1000) < per_mille;
+}
+
+/* --- events: a heap by time, then by the order in which they were made --------------------------------------------- */
+
+static bool before(const struct event *a, const struct event *b)
+{
+	return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order;
+}
+
+uint64_t world_event(struct world *world, uint64_t delay_us, bool with_engine, void (*fire)(struct world *, void *), void *arg)
+{
+	struct event event = {world->now_us + delay_us, ++world->event_order, with_engine ? world->boot : 0, fire, arg};
+	size_t at = world->event_count++;
+
+	if (at == world->event_cap) {
+		world->event_cap = world->event_cap ? world->event_cap * 2 : 64;
+		world->events = memory_resize(world->events, world->event_cap * sizeof *world->events);
+	}
+	for (; at > 0 && before(&event, &world->events[(at - 1) / 2]); at = (at - 1) / 2)
+		world->events[at] = world->events[(at - 1) / 2];
+	world->events[at] = event;
+	return event.order;
+}
+
+void world_at(struct world *world, uint64_t delay_us, bool with_engine, void (*fire)(struct world *, void *), void *arg)
+{
+	world_event(world, delay_us, with_engine, fire, arg);
+}
+
+static struct event take_event(struct world *world)
+{
+	struct event first = world->events[0], last = world->events[--world->event_count];
+	size_t at = 0;
+
+	for (size_t child; (child = at * 2 + 1) < world->event_count; at = child) {
+		if (child + 1 < world->event_count && before(&world->events[child + 1], &world->events[child]))
+			child++;
+		if (!before(&world->events[child], &last))
+			break;
+		world->events[at] = world->events[child];
+	}
+	if (world->event_count > 0)
+		world->events[at] = last;
+	return first;
+}
+
+void world_cancel_event(struct world *world, uint64_t order)
+{
+	for (size_t i = 0; i < world->event_count; i++)
+		if (world->events[i].order == order)
+			world->events[i].fire = NULL;
+}
+
+int64_t world_wall_ms(const struct world *world)
+{
+	return wall_start_ms + (int64_t)(world->now_us / 1000) + world->wall_offset_ms;
+}
+
+/* --- the engine's life --------------------------------------------------------------------------------------------- */
+
+static uint64_t port_now_us(void *arg)
+{
+	return ((struct world *)arg)->now_us;
+}
+
+static int64_t port_wall_ms(void *arg)
+{
+	return world_wall_ms(arg);
+}
+
+static void port_run_failed(void *arg, const char *run_id, const struct error *error)
+{
+	broken(arg, world_run_model(arg, run_id), "the engine gives it up: %s", error->message);
+}
+
+static void start_engine(struct world *world)
+{
+	const struct engine_ports ports = {
+		.arg = world, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = journal_append, .load_run = journal_load_run,
+		.load_values = journal_load_values, .start_activity = attempt_start, .cancel_activity = attempt_cancel, .close_activity = attempt_close,
+		.on_committed = check_committed, .on_run_failed = port_run_failed,
+	};
+	struct engine_config config = {.origin = "reprise.example/simulation", .daemon_version = "1.2.3",
+				       .park_after_ms = (int64_t)random_below(&world->random, PARK_AFTER_MAX_MS)};
+
+	if (random_chance(&world->random, 100))
+		config.park_after_ms = -1;
+	/* Small, so that values fall out of the cache and loads wait for one another. */
+	config.value_cache_bytes = random_between(&world->random, 1, 256) << 10;
+	config.load_concurrency = random_between(&world->random, 1, 4);
+	world->boot++;
+	world->stopping = false;
+	world->engine = engine_new(&config, &ports);
+	for (size_t i = 0; i < world->run_count; i++) {
+		struct run_model *run = world->runs[i];
+		if (!run->created || run->ended)
+			continue;
+		run->recovering = true;
+		engine_recover(world->engine, run->id);
+	}
+}
+
+void world_crash(struct world *world)
+{
+	world->counters.crashes++;
+	world->crash_wanted = false;
+	journal_forget_queue(&world->journal);
+	engine_drop(world->engine);
+	if (!list_empty(&world->attempts))
+		broken(world, NULL, "an activity outlives the engine that started it");
+	start_engine(world);
+}
+
+static void on_crash(struct world *world, void *arg)
+{
+	(void)arg;
+	if (world->faults)
+		world_crash(world);
+}
+
+static void on_stopping(struct world *world, void *arg)
+{
+	(void)arg;
+	if (!engine_is_quiet(world->engine) || !list_empty(&world->attempts)) {
+		world_at(world, 1000, true, on_stopping, NULL);
+		return;
+	}
+	engine_free(world->engine);
+	journal_forget_queue(&world->journal);
+	start_engine(world);
+}
+
+static void on_stop(struct world *world, void *arg)
+{
+	(void)arg;
+	if (world->stopping || !world->faults)
+		return;
+	world->counters.stops++;
+	world->stopping = true;
+	engine_stop(world->engine);
+	attempts_interrupt(world);
+	world_at(world, 1000, true, on_stopping, NULL);
+}
+
+static void on_clock_step(struct world *world, void *arg)
+{
+	(void)arg;
+	if (!world->faults)
+		return;
+	int64_t step = (int64_t)random_between(&world->random, 10, random_chance(&world->random, 300) ? 3600000 : 5000);
+	world->wall_offset_ms += random_chance(&world->random, 500) ? step : -step;
+	world->counters.steps_clock++;
+}
+
+static void on_full_end(struct world *world, void *arg)
+{
+	(void)arg;
+	world->full = false;
+}
+
+static void on_full(struct world *world, void *arg)
+{
+	(void)arg;
+	world->full = world->faults;
+	world_at(world, random_between(&world->random, 1000, 3000000), false, on_full_end, NULL);
+}
+
+static void on_faults_end(struct world *world, void *arg)
+{
+	(void)arg;
+	world->faults = world->full = world->crash_wanted = false;
+}
+
+/* --- clients ------------------------------------------------------------------------------------------------------- */
+
+struct run_model *world_run_model(struct world *world, const char *id)
+{
+	for (size_t i = 0; i < world->run_count; i++)
+		if (strcmp(world->runs[i]->id, id) == 0)
+			return world->runs[i];
+	return NULL;
+}
+
+/* One who submits a run and asks again until it knows that the run is there; or one who cancels it. */
+struct client {
+	struct list link;
+	struct world *world;
+	struct run_model *run;
+	struct arena arena;
+	unsigned definition;
+	struct bytes input;
+	const struct json *labels;
+	struct engine_submit submit;
+	struct engine_cancel cancel;
+	struct entry extra;
+	struct engine_watch watch;
+	bool watching, waiting;
+};
+
+static void on_submit(struct world *world, void *arg);
+static void on_cancel(struct world *world, void *arg);
+
+static void again(struct client *client, void (*fire)(struct world *, void *))
+{
+	world_at(client->world, random_between(&client->world->random, 1000, 2000000), false, fire, client);
+}
+
+static void on_run_ended(struct engine_watch *watch)
+{
+	struct client *client = watch->owner;
+
+	client->watching = false;
+	if (client->run->created && !client->run->ended)
+		broken(client->world, client->run, "who watches is told of an end that is not durable");
+}
+
+static void on_submitted(struct engine_submit *submit)
+{
+	struct client *client = submit->owner;
+	struct world *world = client->world;
+
+	client->waiting = false;
+	switch (submit->error.code) {
+	case ERR_NONE:
+		if (!client->run->created)
+			broken(world, client->run, "it is acknowledged, but not in the store");
+		client->run->acknowledged = true;
+		break;
+	case ERR_EXISTS:
+		if (!client->run->created)
+			broken(world, client->run, "it is said to exist, but is not in the store");
+		break;
+	case ERR_FULL:
+	case ERR_BUSY:
+	case ERR_CANCELLED: /* the daemon went away: nobody knows */
+		again(client, on_submit);
+		break;
+	default:
+		broken(world, client->run, "its submission fails: %s", submit->error.message);
+	}
+}
+
+static void on_submit(struct world *world, void *arg)
+{
+	struct client *client = arg;
+	struct error error = {0};
+	struct definition *definition = world->definitions[client->definition];
+
+	client->submit = (struct engine_submit){.definition = definition, .id = client->run->id, .input = client->input, .labels = client->labels,
+						.received_us = world->now_us > 500 ? world->now_us - random_below(&world->random, 500) : 0, .on_done = on_submitted,
+						.owner = client};
+	if (!world->definition_added[client->definition]) { /* goes into the journal with its first run */
+		client->extra = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(&client->arena), .time_ms = world_wall_ms(world)};
+		entry_add_value(&client->arena, &client->extra, "definition", world->documents[client->definition]);
+		client->submit.extra = &client->extra;
+		client->submit.extra_count = 1;
+	}
+	client->waiting = true;
+	switch (engine_submit(world->engine, &client->submit, &error)) {
+	case 0:
+		if (!client->watching && random_chance(&world->random, 500)) {
+			client->watch = (struct engine_watch){.id = client->run->id, .on_ended = on_run_ended, .owner = client};
+			client->watching = engine_watch(world->engine, &client->watch) == 0;
+		}
+		return;
+	case ERR_EXISTS: /* under way: the same run, or on its way to the store by someone else */
+		client->waiting = false;
+		if (!client->run->created)
+			again(client, on_submit);
+		return;
+	case ERR_BUSY:
+		client->waiting = false;
+		again(client, on_submit);
+		return;
+	default:
+		broken(world, client->run, "its submission is refused: %s", error.message);
+	}
+}
+
+static void on_cancelled(struct engine_cancel *cancel)
+{
+	struct client *client = cancel->owner;
+	struct world *world = client->world;
+
+	client->waiting = false;
+	switch (cancel->error.code) {
+	case ERR_NONE:
+		if (!client->run->ended)
+			broken(world, client->run, "its cancellation is acknowledged, but it has not ended in the store");
+		world->counters.cancels++;
+		break;
+	case ERR_CANCELLED:
+		if (random_chance(&world->random, 700))
+			again(client, on_cancel);
+		break;
+	case ERR_NOT_FOUND:
+		if (client->run->created && !client->run->ended)
+			broken(world, client->run, "its cancellation says that it is not under way");
+		break;
+	default:
+		broken(world, client->run, "its cancellation fails: %s", cancel->error.message);
+	}
+}
+
+static void on_cancel(struct world *world, void *arg)
+{
+	struct client *client = arg;
+	struct error error = {0};
+
+	client->cancel = (struct engine_cancel){.id = client->run->id, .reason = random_chance(&world->random, 500) ? "no longer needed" : NULL,
+						.kill = random_chance(&world->random, 250), .on_done = on_cancelled, .owner = client};
+	client->waiting = true;
+	if (engine_cancel(world->engine, &client->cancel, &error) == 0)
+		return;
+	client->waiting = false;
+	if (error.code != ERR_NOT_FOUND)
+		broken(world, client->run, "its cancellation is refused: %s", error.message);
+	if (client->run->created && !client->run->ended)
+		broken(world, client->run, "its cancellation finds no run, but it is open in the store");
+}
+
+static struct client *new_client(struct world *world, struct run_model *run)
+{
+	struct client *client = memory_zero(sizeof *client);
+
+	client->world = world;
+	client->run = run;
+	arena_init(&client->arena);
+	list_init(&client->watch.link);
+	list_init(&client->link);
+	list_add_last(&world->clients, &client->link);
+	return client;
+}
+
+static void plan_run(struct world *world, unsigned number)
+{
+	struct run_model *run = memory_zero(sizeof *run);
+	struct random *random = &world->random;
+	uint64_t arrival = number == 0 ? 1000 : random_below(random, ARRIVALS_US);
+
+	snprintf(run->id, sizeof run->id, "run-%u", number);
+	if (world->run_count == world->run_cap) {
+		world->run_cap = world->run_cap ? world->run_cap * 2 : 16;
+		world->runs = memory_resize(world->runs, world->run_cap * sizeof *world->runs);
+	}
+	world->runs[world->run_count++] = run;
+	for (unsigned copies = random_chance(random, 200) ? 2 : 1; copies > 0; copies--) {
+		struct client *client = new_client(world, run);
+		client->definition = number == 0 ? 0 : (unsigned)random_below(random, WORLD_DEFINITIONS);
+		client->input = program_input(world, &client->arena);
+		if (random_chance(random, 300)) {
+			struct json *labels = json_object(&client->arena);
+			json_set_text(&client->arena, labels, "team", "a");
+			client->labels = labels;
+		}
+		world_at(world, arrival, false, on_submit, client);
+		arrival += random_chance(random, 500) ? random_below(random, 3000) : random_below(random, ARRIVALS_US);
+	}
+	for (unsigned cancels = random_chance(random, 400) ? 1 + random_chance(random, 400) : 0; cancels > 0; cancels--)
+		world_at(world, arrival + random_below(random, random_chance(random, 500) ? 20000 : 8000000), false, on_cancel, new_client(world, run));
+}
+
+/* --- one seed ------------------------------------------------------------------------------------------------------ */
+
+static void load_programs(struct world *world)
+{
+	for (unsigned i = 0; i < WORLD_DEFINITIONS; i++) {
+		enum text_format format;
+		struct problems problems;
+		struct bytes source = program_make(world, &world->arena, i, &format);
+		problems_init(&problems);
+		world->definitions[i] = definition_load(source, format, &problems);
+		if (!world->definitions[i]) {
+			printf("%s\n", (const char *)source.data);
+			broken(world, NULL, "program %u is refused: %s: %s", i, problems.items[0].pointer, problems.items[0].message);
+		}
+		problems_close(&problems);
+		world->documents[i] = json_print_arena(world->definitions[i]->document, &world->arena);
+	}
+}
+
+static void plan_faults(struct world *world)
+{
+	struct random *random = &world->random;
+
+	world->faults = world->crash_wanted = true;
+	for (uint64_t i = random_below(random, 4); i > 0; i--)
+		world_at(world, random_below(random, FAULTS_UNTIL_US / 2), false, on_crash, NULL);
+	for (uint64_t i = random_below(random, 3); i > 0; i--)
+		world_at(world, random_below(random, FAULTS_UNTIL_US / 3), false, on_stop, NULL);
+	for (uint64_t i = random_below(random, 4); i > 0; i--)
+		world_at(world, random_below(random, FAULTS_UNTIL_US), false, on_clock_step, NULL);
+	for (uint64_t i = random_below(random, 3); i > 0; i--)
+		world_at(world, random_below(random, ARRIVALS_US), false, on_full, NULL);
+	world_at(world, FAULTS_UNTIL_US, false, on_faults_end, NULL);
+}
+
+/* Let the next thing happen. False: nothing is left. */
+static bool step(struct world *world)
+{
+	int64_t deadline_ms = engine_next_deadline_ms(world->engine);
+	uint64_t deadline_us = UINT64_MAX;
+
+	while (world->event_count > 0 && (!world->events[0].fire || (world->events[0].boot != 0 && world->events[0].boot != world->boot)))
+		take_event(world);
+	if (deadline_ms != 0) {
+		int64_t left_ms = deadline_ms - world_wall_ms(world);
+		deadline_us = left_ms > 0 ? (world->now_us / 1000 + (uint64_t)left_ms) * 1000 : world->now_us;
+	}
+	if (world->event_count == 0 && deadline_ms == 0)
+		return false;
+	if (++world->counters.events > WORLD_EVENTS_MAX)
+		broken(world, NULL, "it does not come to rest within %d events", WORLD_EVENTS_MAX);
+	if (world->event_count == 0 || deadline_us <= world->events[0].at_us) {
+		world->now_us = deadline_us;
+		engine_on_time(world->engine);
+		if (engine_next_deadline_ms(world->engine) != 0 && engine_next_deadline_ms(world->engine) <= world_wall_ms(world))
+			broken(world, NULL, "the engine leaves a deadline that has passed");
+		return true;
+	}
+	struct event event = take_event(world);
+	world->now_us = event.at_us;
+	event.fire(world, event.arg);
+	return true;
+}
+
+static void close_world(struct world *world)
+{
+	engine_free(world->engine);
+	while (!list_empty(&world->clients)) {
+		struct client *client = CONTAINER_OF(world->clients.next, struct client, link);
+		list_remove(&client->link);
+		if (client->waiting)
+			broken(world, client->run, "a client was never answered");
+		arena_close(&client->arena);
+		free(client);
+	}
+	for (size_t i = 0; i < world->run_count; i++) {
+		for (size_t slot = 0; slot < STEP_SLOTS; slot++)
+			for (struct step_model *at = world->runs[i]->steps[slot], *next; at; at = next) {
+				next = at->next;
+				free(at->id);
+				free(at);
+			}
+		free(world->runs[i]->seqs);
+		free(world->runs[i]);
+	}
+	for (size_t i = 0; i < WORLD_DEFINITIONS; i++) {
+		if (world->definitions[i]->use_count != 1)
+			broken(world, NULL, "a definition is held %u times at the end", world->definitions[i]->use_count);
+		definition_free(world->definitions[i]);
+	}
+	journal_close(&world->journal);
+	free(world->runs);
+	free(world->facts);
+	free(world->events);
+	arena_close(&world->arena);
+}
+
+int world_run(uint64_t seed, const struct options *options)
+{
+	struct world world = {.seed = seed, .options = *options, .random = {random_mix(seed)}};
+	const struct counters *c = &world.counters;
+
+	arena_init(&world.arena);
+	list_init(&world.attempts);
+	list_init(&world.clients);
+	journal_open(&world.journal);
+	load_programs(&world);
+	start_engine(&world);
+	unsigned runs = options->runs ? options->runs : (unsigned)random_between(&world.random, RUNS_MIN, RUNS_MAX);
+	for (unsigned i = 0; i < runs; i++)
+		plan_run(&world, i);
+	plan_faults(&world);
+	while (step(&world))
+		continue;
+	check_rest(&world);
+	if (c->ended < (runs < ENDED_MIN ? runs : ENDED_MIN) || world.journal.count < ENTRIES_MIN || c->crashes < 1 || c->retries < 1 || c->loads < 1)
+		broken(&world, NULL, "too little happened: ended=%" PRIu64 " entries=%zu crashes=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64, c->ended,
+		       world.journal.count, c->crashes, c->retries, c->loads);
+	struct digest root = log_tree_root(&world.journal.tree);
+	char hex[DIGEST_HEX_LEN + 1];
+	digest_hex(&root, hex);
+	printf("seed %" PRIu64 ": runs=%" PRIu64 " entries=%zu crashes=%" PRIu64 " stops=%" PRIu64 " faults=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64
+	       " parks=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " log=%.16s ok\n",
+	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->cancels, c->facts,
+	       c->replays, hex);
+	if (options->verbose)
+		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
+		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " events=%" PRIu64 "\n",
+		       c->completed, c->faulted, c->cancelled, c->attempts, c->refused, c->interruptions, c->value_loads, c->steps_clock, c->checks, c->folds,
+		       c->oracle_tasks, c->events);
+	close_world(&world);
+	return 0;
+}
