@@ -42,13 +42,15 @@ async function client() {
 	}
 }
 
-// Ten times, after so many more acknowledgements and a moment.
+// Ten times, after so many more acknowledgements and a moment; three times once more while it starts.
 async function killer() {
 	for (let kill = 1; kill <= KILLS; kill++) {
 		const goal = Math.floor((kill - draw()) / (KILLS + 0.5) * RUNS);
 		await until(`${goal} runs are acknowledged`, () => acknowledged.size >= goal, GIVE_UP_MS, 1);
 		await pause(draw() * 15);
 		await daemon.kill();
+		if (kill % 3 === 0)
+			await daemon.killWhileStarting(draw() * 100);
 		await daemon.start();
 	}
 }
@@ -95,7 +97,8 @@ await test('nothing appears twice: in the list, in the journal', async () => {
 		}
 	for (const [key, count] of counts)
 		equal(count, 1, key);
-	equal(entries.filter(entry => entry.kind === 'daemon.started').length, KILLS + 1, 'starts');
+	const starts = entries.filter(entry => entry.kind === 'daemon.started').length;
+	check(starts >= KILLS + 1 && starts <= KILLS + 4, () => `${starts} starts`);
 	entries.forEach((entry, index) => equal(entry.seq, index, 'positions without a gap'));
 });
 

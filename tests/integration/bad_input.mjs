@@ -229,7 +229,7 @@ await test('an uploaded document is used byte for byte', async () => {
 async function badAnswer(id, fault, outcome, { rejected = 0, facts = 2, runtime, attempts = 1 } = {}) {
 	await sim.script({ faults: [{ match: 'Werk 2 was founded', ...fault }] });
 	await submit(id, two, { runtime });
-	const run = await daemon.ended(id), { sections, summary } = run.output.facts;
+	const run = await daemon.ended(id), { sections, summary } = run.output;
 	equal(run.status, 'completed', `status (${JSON.stringify(run.error)})`);
 	equal([sections[0].outcome, sections[0].status, sections[0].facts], ['facts', 'completed', 2], 'the other section');
 	equal(sections[1].outcome, outcome, 'outcome of the section');
@@ -263,7 +263,7 @@ await test('a stalled stream is tried again, and the second answer counts', asyn
 	await sim.script({ faults: [{ match: 'Werk 2 was founded', times: 1, kind: 'stall', afterBytes: 400 }] });
 	await submit('again', two, { runtime: 'patient' });
 	const run = await daemon.ended('again');
-	equal([run.status, run.facts.length, run.output.facts.summary.answered], ['completed', 4, 2], 'run');
+	equal([run.status, run.facts.length, run.output.summary.answered], ['completed', 4, 2], 'run');
 	const kinds = (await daemon.events('again')).filter(event => /^attempt\.|retrying/.test(event.kind) && /#1@/.test(event.data.stepId)).map(event => event.kind);
 	equal(kinds, ['attempt.started', 'attempt.failed', 'task.retrying', 'attempt.started', 'attempt.succeeded'], 'entries of the section');
 	await nothingLost();
@@ -285,8 +285,8 @@ await test('"no facts" is outcome empty, which is not "could not ask"', async ()
 	await sim.script({});
 	await submit('none', `${plain}\n# Quiet\n\nNothing happened here for many years.\n`);
 	const run = await daemon.ended('none');
-	equal(run.output.facts.sections.map(section => [section.status, section.outcome, section.facts]), [['completed', 'facts', 2], ['completed', 'empty', 0]], 'sections');
-	equal([run.output.facts.summary.empty, run.output.facts.summary.notAsked], [1, 0], 'summary');
+	equal(run.output.sections.map(section => [section.status, section.outcome, section.facts]), [['completed', 'facts', 2], ['completed', 'empty', 0]], 'sections');
+	equal([run.output.summary.empty, run.output.summary.notAsked], [1, 0], 'summary');
 	await nothingLost();
 });
 
@@ -294,8 +294,8 @@ await test('a refused connection: every section unreachable, the run completes a
 	await submit('refused', two, { runtime: 'nobody' });
 	const run = await daemon.ended('refused');
 	equal([run.status, run.facts], ['completed', []], JSON.stringify(run.error));
-	equal(run.output.facts.sections.map(section => [section.status, section.outcome, section.facts]), [['failed', 'unreachable', 0], ['failed', 'unreachable', 0]], 'sections');
-	equal([run.output.facts.summary.answered, run.output.facts.summary.empty, run.output.facts.summary.notAsked], [0, 0, 2], 'summary');
+	equal(run.output.sections.map(section => [section.status, section.outcome, section.facts]), [['failed', 'unreachable', 0], ['failed', 'unreachable', 0]], 'sections');
+	equal([run.output.summary.answered, run.output.summary.empty, run.output.summary.notAsked], [0, 0, 2], 'summary');
 	await submit('refused-fault', two, { runtime: 'nobody', onFailure: 'fault' });
 	const faulted = await daemon.ended('refused-fault');
 	equal([faulted.status, faulted.error?.class, faulted.facts], ['faulted', 'unreachable', []], JSON.stringify(faulted.error));

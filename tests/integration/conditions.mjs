@@ -27,11 +27,7 @@ await test(`${CLIENTS} clients that wait go away: they are counted, noticed and 
 		socket.on('error', fail);
 	})));
 	await until('all are counted as waiters', async () => await daemon.metric('reprise_http_waiters') === CLIENTS);
-	for (const socket of sockets) {
-		socket.removeAllListeners('error');
-		socket.on('error', () => {});
-		draw() < 0.5 ? socket.destroy() : socket.resetAndDestroy();
-	}
+	sockets.forEach(socket => socket.destroy());
 	const began = performance.now();
 	await until('the count is back to 0', async () => await daemon.metric('reprise_http_waiters') === 0, 5000);
 	console.log(`# noticed within ${Math.round(performance.now() - began)} ms`);
@@ -151,7 +147,7 @@ function follow(daemon, path, lastId) {
 }
 
 await test('killed while streams are open, they go on after the restart from Last-Event-ID: each event once, none left out', async () => {
-	const daemon = new Daemon('conditions', { runtimes });
+	const daemon = new Daemon('conditions', { runtimes, limits: { wakeEvery: '200ms' } });
 	await daemon.start();
 	await sim.script({ cadence: { firstByteMs: 30 } });
 	await daemon.post('/v1/runs', extractionRun('streamed', documentOf(30)), 201);
@@ -181,7 +177,7 @@ await test('killed while streams are open, they go on after the restart from Las
 		equal([...seen[i], ...stream.events].map(([, data]) => keys[i](data)), expected[i], `what ${paths[i]} gave`);
 		stream.request.destroy();
 	}
-	await until('the streams are gone', async () => await daemon.metric('reprise_http_streams') === 0, 25_000);
+	await until('the streams are gone', async () => await daemon.metric('reprise_http_streams') === 0, 5000);
 	await daemon.stop();
 });
 
@@ -250,12 +246,11 @@ await test('a disk that fills up: submissions get 507, what was acknowledged sta
 			full = { answer, request };
 	}
 	check(full !== null, 'the disk never became full');
-	check([503, 507].includes(full.answer.status), () => `status ${full.answer.status} ${full.answer.broken} ${full.answer.text}`);
-	problem(full.answer, full.answer.status, /disk|space|full/i);
+	problem(full.answer, 507, /disk.*full|no space/i);
 	console.log(`# ${full.answer.status}: ${full.answer.json.detail}`);
 	equal((await daemon.ask('GET', '/healthz')).status, 200, 'it lives');
 	for (let i = 0; i < 5; i++)
-		check([503, 507].includes((await daemon.ask('POST', '/v1/runs', { ...full.request, id: `full-${i}` })).status), 'still full');
+		problem(await daemon.ask('POST', '/v1/runs', { ...full.request, id: `full-${i}` }), 507);
 	// Reading goes on.
 	equal((await daemon.run('before-3')).status, 'completed', 'an earlier run');
 	check((await daemon.get('/v1/runs?limit=5')).runs.length === 5, 'the list');
@@ -269,7 +264,7 @@ await test('a disk that fills up: submissions get 507, what was acknowledged sta
 	for (const id of acknowledged)
 		equal((await daemon.ended(id)).status, 'completed', id);
 	const across = await daemon.run('across');
-	equal([across.facts.length, across.output.facts.summary.notAsked], [16, 0], 'the run that was under way');
+	equal([across.facts.length, across.output.summary.notAsked], [16, 0], 'the run that was under way');
 	for (const [digest, { requests }] of Object.entries((await sim.state()).bySection))
 		equal(requests, 1, `requests for section ${digest}`);
 	equal(daemon.child?.pid, pid, 'the same process');
@@ -287,18 +282,20 @@ await test('a disk that fills up: submissions get 507, what was acknowledged sta
 const WARM = 3000, RUNS = 5000;
 const sanitized = readFileSync(programs.daemon).includes('__asan_init');
 
-await test(`no growth of memory over ${RUNS} runs`, async () => {
+await test(`no growth of memory over ${RUNS} runs, of which each fiftieth is an extraction`, async () => {
 	// A sanitizer keeps freed memory back; with that bounded, what it adds is bounded too.
 	const allowedMiB = sanitized ? 40 : 3;
 	const daemon = new Daemon('conditions', { runtimes }, { env: sanitized ? { ASAN_OPTIONS: `${process.env.ASAN_OPTIONS ?? ''}:quarantine_size_mb=8` } : {} });
 	await daemon.start();
+	await sim.script({});
 	const idle = memoryOf(daemon.pid);
 	const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
 	let next = 0;
 	const submit = async upTo => {
 		await Promise.all(Array.from({ length: 32 }, async () => {
 			while (next < upTo) {
-				const i = next++, answer = await daemon.ask('POST', '/v1/runs?wait=30s', setOf(`run-${i}`, i), { agent });
+				const i = next++, request = i % 50 === 0 ? extractionRun(`run-${i}`, documentOf(3, `Werk ${i}.`)) : setOf(`run-${i}`, i);
+				const answer = await daemon.ask('POST', '/v1/runs?wait=30s', request, { agent });
 				equal([answer.status, answer.json?.status], [201, 'completed'], `run-${i} (${answer.broken ?? answer.text})`);
 			}
 		}));

@@ -120,6 +120,8 @@ export const sha256 = bytes => createHash('sha256').update(bytes).digest('hex');
 // ---- Programs ----
 
 const running = new Set();
+// Also where a script breaks off half way: nothing that was started stays behind.
+process.on('exit', () => running.forEach(child => child.kill('SIGKILL')));
 
 function launch(program, args, { env = {}, uid, gid, wrap = [] } = {}) {
 	const [file, ...rest] = [...wrap, program, ...args];
@@ -279,6 +281,14 @@ export class Daemon {
 		this.child = null;
 		// It may have ended by itself before: that would be a crash, and is not what the test wanted.
 		equal(end, { code: null, signal: 'SIGKILL' }, `end of reprised by SIGKILL (${child.errors.slice(-1500)})`);
+	}
+
+	// Started and killed after so many milliseconds, ready or not.
+	async killWhileStarting(ms) {
+		const child = this.launch();
+		await pause(ms);
+		child.kill('SIGKILL');
+		equal(await child.gone, { code: null, signal: 'SIGKILL' }, `end of reprised by SIGKILL (${child.errors.slice(-1500)})`);
 	}
 
 	// SIGTERM; status 0, and nothing said by a sanitizer.
