@@ -708,10 +708,17 @@ static void read_limits(struct reading *r, const struct json *value, void *targe
 	if (!expect(r, value, JSON_OBJECT, "a mapping of limits"))
 		return;
 	take_keys(r, value, keys, COUNT_OF(keys));
-	if (limits->document > (64 << 20))
-		complain(r, false, "one value of the journal holds at most 64 MiB", "document: %llu bytes are too many", (unsigned long long)limits->document);
-	if (limits->body > (64 << 20))
-		complain(r, false, NULL, "body: %llu bytes are over the limit of 64 MiB", (unsigned long long)limits->body);
+	/* One value of the journal holds no more. */
+	const struct {
+		const char *name;
+		uint64_t bytes;
+	} sizes[] = {{"body", limits->body}, {"document", limits->document}};
+	for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+		size_t before = enter(r, sizes[i].name);
+		if (sizes[i].bytes > CONFIG_BODY_MAX)
+			complain(r, false, NULL, "%llu bytes are over the limit of 64 MiB", (unsigned long long)sizes[i].bytes);
+		leave(r, before);
+	}
 }
 
 /* --- the whole ---------------------------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@ enum {
 	CONFIG_LISTEN_MAX = 8,
 	CONFIG_SECRETS_MAX = 256,
 	CONFIG_PATH_MAX = 4096,
+	CONFIG_BODY_MAX = 64 << 20, /* bytes that limits.body and limits.document may allow */
 };
 
 /* Every limit that can be set, with its default; `limits:` in the file. Limits that cannot be set are named in the headers. */

@@ -1,0 +1,403 @@
+/* Tests of daemon/config.c: what is read, and that every mistake is told with its line and column. */
+#include "daemon/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/base/suite.h"
+#include "workflow/base/check.h"
+
+struct parsed {
+	struct config config;
+	struct problems problems;
+};
+
+static void parse(struct parsed *parsed, const char *text)
+{
+	config_init(&parsed->config);
+	problems_init(&parsed->problems);
+	config_parse(&parsed->config, bytes_text(text), &parsed->problems);
+}
+
+static void close_parsed(struct parsed *parsed)
+{
+	config_close(&parsed->config);
+	problems_close(&parsed->problems);
+}
+
+/* Everything that can be said is read, with its units. */
+START_TEST(whole_configuration_is_read)
+{
+	static const char text[] =
+		"data: /var/lib/reprise\n"
+		"listen: [unix:/run/reprise/a.sock, unix:/run/reprise/b.sock]\n"
+		"runtimes:\n"
+		"  extractor:\n"
+		"    kind: openai\n"
+		"    url: http://127.0.0.1:1234/\n"
+		"    model: tiny\n"
+		"    weights: {file: /models/tiny.gguf}\n"
+		"    concurrency: 3\n"
+		"    sampling: {temperature: 0.6, topP: 0.95, seed: 42, maxTokens: 2048, stop: [x, y]}\n"
+		"    timeouts: {connect: 5s, firstToken: 120s, betweenTokens: 250ms, total: PT20M}\n"
+		"    retry: {attempts: 5, floor: 1s, cap: 2m}\n"
+		"    apiKey: {secret: the-key}\n"
+		"  judge: {kind: simulator}\n"
+		"secrets: {the-key: {env: TEST_SECRET, hosts: [127.0.0.1]}}\n"
+		"signing: {fact: {file: f.pem}, log: {file: l.pem}, checkpoint: {entries: 8, every: 10s}}\n"
+		"http: {allow: [public, '127.0.0.0/8']}\n"
+		"limits: {connections: 10, waiters: 11, streams: 12, body: 64KiB, document: 1.5MiB, bodies: 100, wakeEvery: 200ms, idle: 1m}\n";
+	struct parsed parsed;
+
+	setenv("TEST_SECRET", "s3cret", 1);
+	parse(&parsed, text);
+	ck_assert_msg(parsed.problems.count == 0, "%s", parsed.problems.count ? parsed.problems.items[0].message : "");
+	const struct config *config = &parsed.config;
+	ck_assert_str_eq(config->data_dir, "/var/lib/reprise");
+	ck_assert_uint_eq(config->listen_count, 2);
+	ck_assert_str_eq(config->listen[1], "/run/reprise/b.sock");
+	ck_assert_uint_eq(config->runtime_count, 2);
+	const struct runtime_config *runtime = &config->runtimes[0];
+	ck_assert_str_eq(runtime->name, "extractor");
+	ck_assert_str_eq(runtime->kind, "openai");
+	ck_assert_str_eq(runtime->url, "http://127.0.0.1:1234");
+	ck_assert_str_eq(runtime->model, "tiny");
+	ck_assert_str_eq(runtime->weights_file, "/models/tiny.gguf");
+	ck_assert_str_eq(runtime->api_key, "s3cret");
+	ck_assert_uint_eq(runtime->concurrency, 3);
+	ck_assert_int_eq(runtime->connect_ms, 5000);
+	ck_assert_int_eq(runtime->first_token_ms, 120000);
+	ck_assert_int_eq(runtime->between_tokens_ms, 250);
+	ck_assert_int_eq(runtime->total_ms, 1200000);
+	ck_assert_uint_eq(runtime->retry_attempts, 5);
+	ck_assert_int_eq(runtime->retry_floor_ms, 1000);
+	ck_assert_int_eq(runtime->retry_cap_ms, 120000);
+	ck_assert(json_get_number(runtime->sampling, "seed", 0) == 42);
+	ck_assert(!config->runtime_starts_simulator[0]);
+	ck_assert(config->runtime_starts_simulator[1]);
+	ck_assert_uint_eq(config->http_allow_count, 2);
+	ck_assert_str_eq(config->http_allow[1], "127.0.0.0/8");
+	ck_assert_str_eq(config->fact_key_file, "f.pem");
+	ck_assert_str_eq(config->log_key_file, "l.pem");
+	ck_assert_uint_eq(config->checkpoint_entries, 8);
+	ck_assert_int_eq(config->checkpoint_every_ms, 10000);
+	ck_assert_uint_eq(config->limits.connections, 10);
+	ck_assert_uint_eq(config->limits.waiters, 11);
+	ck_assert_uint_eq(config->limits.streams, 12);
+	ck_assert_uint_eq(config->limits.body, 65536);
+	ck_assert_uint_eq(config->limits.document, 1572864);
+	ck_assert_uint_eq(config->limits.bodies, 100);
+	ck_assert_int_eq(config->limits.wake_every_ms, 200);
+	ck_assert_int_eq(config->limits.idle_ms, 60000);
+	close_parsed(&parsed);
+}
+END_TEST
+
+/* A secret is never shown, in no form; what is in force otherwise is. */
+START_TEST(secrets_are_not_shown)
+{
+	struct parsed parsed;
+	struct arena arena;
+
+	setenv("TEST_SECRET", "s3cret", 1);
+	parse(&parsed, "secrets: {the-key: {env: TEST_SECRET, hosts: [h]}}\nruntimes: {a: {kind: openai, url: 'http://h:1', apiKey: {secret: the-key}}}\n");
+	ck_assert_uint_eq(parsed.problems.count, 0);
+	parsed.config.data_dir = "/d";
+	arena_init(&arena);
+	struct bytes shown = json_print_arena(config_json(&parsed.config, &arena), &arena);
+	ck_assert_ptr_null(strstr((const char *)shown.data, "s3cret"));
+	ck_assert_ptr_nonnull(strstr((const char *)shown.data, "the-key"));
+	ck_assert_ptr_nonnull(strstr((const char *)shown.data, "\"wakeEvery\":\"15s\""));
+	arena_close(&arena);
+	close_parsed(&parsed);
+}
+END_TEST
+
+static const struct mistake {
+	const char *text;
+	size_t line, column;
+	const char *message; /* part of it */
+} mistakes[] = {
+	{"dta: x\n", 1, 1, "unknown key 'dta'"},
+	{"data: 7\n", 1, 7, "expected a text, found number"},
+	{"data: ''\n", 1, 7, "empty"},
+	{"[]\n", 1, 1, "expected a mapping"},
+	{"data: [\n", 2, 0, ""},
+	{"data: a\ndata: b\n", 2, 0, ""},
+	{"listen: tcp:127.0.0.1:7411\n", 1, 9, "access tokens"},
+	{"listen:\n  - unix:/a\n  - /b\n", 3, 5, "expected unix:PATH"},
+	{"listen: ['unix:']\n", 1, 10, "expected unix:PATH"},
+	{"listen: [7]\n", 1, 10, "expected an address"},
+	{"listen: [unix:a, unix:b, unix:c, unix:d, unix:e, unix:f, unix:g, unix:h, unix:i]\n", 1, 74, "more than 8"},
+	{"listen: unix:/01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\n", 1, 9, "limit for a socket"},
+	{"runtimes: []\n", 1, 11, "expected a mapping"},
+	{"runtimes: {a: {url: 'http://x'}}\n", 1, 15, "has no kind"},
+	{"runtimes: {a: {kind: openai}}\n", 1, 15, "has no url"},
+	{"runtimes:\n  a:\n    kind: simulator\n    urll: http://x\n", 4, 5, "unknown key 'urll'"},
+	{"runtimes:\n  a: {kind: vllm, url: 'http://x'}\n", 2, 13, "'vllm' is not supported in this release"},
+	{"runtimes:\n  a: {kind: gpt, url: 'http://x'}\n", 2, 13, "unknown kind 'gpt'"},
+	{"runtimes:\n  a: {kind: openai, url: 'ftp://x'}\n", 2, 26, "http://"},
+	{"runtimes:\n  a: {kind: openai, url: 'http://x/v1'}\n", 2, 26, "/v1"},
+	{"runtimes:\n  a: {kind: openai, url: 'http://me:pw@x'}\n", 2, 26, "user"},
+	{"runtimes:\n  a: {kind: openai, url: 'http://'}\n", 2, 26, "no host"},
+	{"runtimes:\n  'a b': {kind: simulator}\n", 2, 3, "a runtime's name"},
+	{"runtimes:\n  a: {kind: simulator, launch: {argv: [x]}}\n", 2, 24, "'launch' is not supported"},
+	{"runtimes:\n  a: {kind: simulator, concurrency: 0}\n", 2, 37, "from 1 to 10000"},
+	{"runtimes:\n  a: {kind: simulator, concurrency: 1.5}\n", 2, 37, "whole number"},
+	{"runtimes:\n  a: {kind: simulator, timeouts: {total: 5}}\n", 2, 42, "expected a duration"},
+	{"runtimes:\n  a: {kind: simulator, timeouts: {total: soon}}\n", 2, 42, "not a duration"},
+	{"runtimes:\n  a: {kind: simulator, timeouts: {total: 0s}}\n", 2, 42, "longer than nothing"},
+	{"runtimes:\n  a: {kind: simulator, timeouts: {first: 5s}}\n", 2, 35, "unknown key 'first'"},
+	{"runtimes:\n  a: {kind: simulator, retry: {attempts: 0}}\n", 2, 42, "from 1 to 1000"},
+	{"runtimes:\n  a: {kind: simulator, retry: {floor: 10s, cap: 1s}}\n", 2, 31, "above cap"},
+	{"runtimes:\n  a: {kind: simulator, sampling: {temperature: hot}}\n", 2, 48, "from 0 to 10"},
+	{"runtimes:\n  a: {kind: simulator, sampling: {topp: 1}}\n", 2, 35, "unknown key 'topp'"},
+	{"runtimes:\n  a: {kind: simulator, sampling: {seed: 1.5}}\n", 2, 41, "whole number"},
+	{"runtimes:\n  a: {kind: simulator, sampling: {stop: 1}}\n", 2, 41, "text"},
+	{"runtimes:\n  a: {kind: simulator, apiKey: sk-123}\n", 2, 32, "never written into the configuration"},
+	{"runtimes:\n  a: {kind: simulator, apiKey: {secret: none}}\n", 2, 32, "no secret 'none'"},
+	{"runtimes:\n  a: {kind: simulator, weights: x}\n", 2, 33, "mapping with file"},
+	{"secrets: {a: {}}\n", 1, 14, "exactly one of"},
+	{"secrets: {a: {file: /x, env: X}}\n", 1, 14, "exactly one of"},
+	{"secrets: {a: {file: /nonexistent/secret}}\n", 1, 14, "/nonexistent/secret"},
+	{"secrets: {a: {env: NO_SUCH_VARIABLE}}\n", 1, 14, "NO_SUCH_VARIABLE"},
+	{"secrets: {a: {credential: x}}\n", 1, 14, "CREDENTIALS_DIRECTORY"},
+	{"secrets: {a: {env: TEST_SECRET, namespaces: [x]}}\n", 1, 33, "'namespaces' is not supported"},
+	{"secrets: {a: {env: TEST_SECRET, hosts: [other]}}\nruntimes: {r: {kind: openai, url: 'http://x', apiKey: {secret: a}}}\n", 2, 55, "may not be sent to x"},
+	{"signing: {keyring: {file: x}}\n", 1, 11, "'keyring' is not supported"},
+	{"signing: {fact: x}\n", 1, 17, "mapping with file"},
+	{"signing: {checkpoint: {entries: -1}}\n", 1, 33, "whole number"},
+	{"http: {allow: public}\n", 1, 15, "expected a list"},
+	{"http: {deny: []}\n", 1, 8, "unknown key 'deny'"},
+	{"resources: [/x]\n", 1, 1, "'resources' is not supported"},
+	{"retention: {runs: 30d}\n", 1, 1, "'retention' is not supported"},
+	{"limits: {body: 0}\n", 1, 16, "at least 1 byte"},
+	{"limits: {body: 2 MB}\n", 1, 16, "expected a size"},
+	{"limits: {document: 65MiB}\n", 1, 20, "limit of 64 MiB"},
+	{"limits: {body: 65MiB}\n", 1, 16, "limit of 64 MiB"},
+	{"limits: {bodys: 1}\n", 1, 10, "unknown key 'bodys'"},
+	{"limits: {wakeEvery: 0ms}\n", 1, 21, "longer than nothing"},
+};
+
+/* Each mistake is one problem, an error, where it stands. */
+START_TEST(mistakes_are_told_with_their_place)
+{
+	const struct mistake *mistake = &mistakes[_i];
+	struct parsed parsed;
+
+	setenv("TEST_SECRET", "x", 1);
+	unsetenv("CREDENTIALS_DIRECTORY");
+	parse(&parsed, mistake->text);
+	ck_assert_msg(parsed.problems.errors == 1, "%s: %zu errors, the second: %s", mistake->text, parsed.problems.errors,
+		      parsed.problems.count > 1 ? parsed.problems.items[1].message : "-");
+	const struct problem *problem = &parsed.problems.items[0];
+	ck_assert_msg(problem->line == mistake->line && (mistake->column == 0 || problem->column == mistake->column), "%s: at %zu:%zu, expected %zu:%zu: %s", mistake->text,
+		      problem->line, problem->column, mistake->line, mistake->column, problem->message);
+	ck_assert_msg(strstr(problem->message, mistake->message) != NULL, "%s: says \"%s\"", mistake->text, problem->message);
+	close_parsed(&parsed);
+}
+END_TEST
+
+/* All of them are told at once. */
+START_TEST(all_mistakes_at_once)
+{
+	struct parsed parsed;
+
+	parse(&parsed, "dta: x\nlimits: {body: 0, waiters: none}\nruntimes: {a: {kind: x, foo: 1}}\n");
+	ck_assert_uint_eq(parsed.problems.errors, 5);
+	close_parsed(&parsed);
+}
+END_TEST
+
+/* A near miss is told what was meant. */
+START_TEST(hints_name_the_nearest_key)
+{
+	struct parsed parsed;
+
+	parse(&parsed, "limits: {wakeEvry: 1s}\n");
+	ck_assert_str_eq(parsed.problems.items[0].hint, "did you mean 'wakeEvery'?");
+	close_parsed(&parsed);
+	parse(&parsed, "http: {zzzzzz: 1}\n");
+	ck_assert_str_eq(parsed.problems.items[0].hint, "known here: allow");
+	close_parsed(&parsed);
+}
+END_TEST
+
+/* Nothing but comments is a configuration in which nothing is set. */
+START_TEST(empty_files_set_nothing)
+{
+	static const char *const texts[] = {"", "\n\n", "# data: x\n", "  # a\r\n\t# b"};
+
+	for (size_t i = 0; i < COUNT_OF(texts); i++) {
+		struct parsed parsed;
+		parse(&parsed, texts[i]);
+		ck_assert_uint_eq(parsed.problems.count, 0);
+		ck_assert_uint_eq(parsed.config.limits.waiters, 4096);
+		ck_assert_ptr_null(parsed.config.data_dir);
+		close_parsed(&parsed);
+	}
+}
+END_TEST
+
+/* Each limit of the numbers of things is reached: one less is taken. */
+START_TEST(counts_have_limits)
+{
+	static const struct {
+		const char *head, *item;
+		int max;
+	} cases[] = {{"runtimes:\n", "{kind: simulator}", CONFIG_RUNTIMES_MAX}, {"secrets:\n", "{env: TEST_SECRET}", CONFIG_SECRETS_MAX}};
+
+	setenv("TEST_SECRET", "x", 1);
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		for (int more = 0; more < 2; more++) {
+			struct buffer text;
+			struct parsed parsed;
+			buffer_init(&text, 1 << 20);
+			buffer_add_text(&text, cases[i].head);
+			for (int n = 0; n < cases[i].max + more; n++)
+				buffer_printf(&text, "  n%d: %s\n", n, cases[i].item);
+			parse(&parsed, buffer_text(&text));
+			ck_assert_uint_eq(parsed.problems.errors, (size_t)more);
+			if (more)
+				ck_assert_ptr_nonnull(strstr(parsed.problems.items[0].message, "over the limit of 256"));
+			close_parsed(&parsed);
+			buffer_close(&text);
+		}
+}
+END_TEST
+
+/* A secret's file: its last newline is none of it; empty, torn and huge ones are refused; all of it is wiped. */
+START_TEST(secret_files)
+{
+	char path[] = "/tmp/reprise-secret-XXXXXX", text[256];
+	struct parsed parsed;
+	char *huge = memory_alloc(CONFIG_SECRET_MAX + 2);
+	const struct {
+		const char *bytes;
+		size_t len;
+		const char *message;
+	} cases[] = {{"key\n", 4, NULL}, {"", 0, "empty"}, {"\n", 1, "empty"}, {"a\0b", 3, "NUL"}, {huge, CONFIG_SECRET_MAX, NULL}, {huge, CONFIG_SECRET_MAX + 1, "limit"}};
+
+	memset(huge, 'k', CONFIG_SECRET_MAX + 2);
+	int fd = mkstemp(path);
+	ck_assert_int_ge(fd, 0);
+	snprintf(text, sizeof text, "secrets: {a: {file: %s}}\nruntimes: {r: {kind: simulator, apiKey: {secret: a}}}\n", path);
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		ck_assert_int_eq(ftruncate(fd, 0), 0);
+		ck_assert_int_eq(pwrite(fd, cases[i].bytes, cases[i].len, 0), (ssize_t)cases[i].len);
+		parse(&parsed, text);
+		ck_assert_msg((cases[i].message == NULL) == (parsed.problems.errors == 0), "case %zu", i);
+		if (cases[i].message)
+			ck_assert_ptr_nonnull(strstr(parsed.problems.items[0].message, cases[i].message));
+		else if (i == 0)
+			ck_assert_str_eq(parsed.config.runtimes[0].api_key, "key");
+		close_parsed(&parsed);
+	}
+	close(fd);
+	unlink(path);
+	free(huge);
+}
+END_TEST
+
+/* Sizes: whole bytes, binary and decimal units, fractions; nothing else. */
+START_TEST(sizes)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} good[] = {{"0", 0}, {"512", 512}, {"1B", 1}, {"64KiB", 65536}, {"1.5MiB", 1572864}, {"2GiB", 2147483648u}, {"1kB", 1000}, {"3MB", 3000000}, {"1TiB", 1099511627776u}};
+	static const char *const bad[] = {"", "x", "-1", "1 MiB", "1mib", "0x10", "1e3", "1K", "9999999TiB", "MiB", "1.5.5", "inf"};
+	uint64_t bytes;
+
+	for (size_t i = 0; i < COUNT_OF(good); i++) {
+		ck_assert_msg(size_parse(good[i].text, &bytes), "%s", good[i].text);
+		ck_assert_uint_eq(bytes, good[i].bytes);
+	}
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
+		ck_assert_msg(!size_parse(bad[i], &bytes), "%s", bad[i]);
+}
+END_TEST
+
+/* Flag, then environment, then file, then default. */
+START_TEST(places_have_an_order)
+{
+	char folder[] = "/tmp/reprise-config-XXXXXX", path[128];
+	struct config config;
+	struct problems problems;
+	struct error error = {0};
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof path, "%s/c.yaml", folder);
+	FILE *file = fopen(path, "w");
+	fputs("data: /from/file\nlisten: unix:/from/file.sock\n", file);
+	fclose(file);
+	unsetenv("REPRISE_DATA");
+	unsetenv("REPRISE_CONFIG");
+	setenv("XDG_STATE_HOME", "/state", 1);
+	setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+	const struct {
+		struct config_options options;
+		const char *environment, *data, *listen;
+	} cases[] = {
+		{{.file = path, .data_dir = "/flag", .listen = {"unix:/flag.sock"}, .listen_count = 1}, "/environment", "/flag", "/flag.sock"},
+		{{.file = path}, "/environment", "/environment", "/from/file.sock"},
+		{{.file = path}, NULL, "/from/file", "/from/file.sock"},
+		{{0}, NULL, "/state/reprise", "/state/reprise/reprise.sock"},
+	};
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		cases[i].environment ? setenv("REPRISE_DATA", cases[i].environment, 1) : unsetenv("REPRISE_DATA");
+		problems_init(&problems);
+		ck_assert_int_eq(config_load(&config, &cases[i].options, &problems, &error), 0);
+		ck_assert_str_eq(config.data_dir, cases[i].data);
+		ck_assert_uint_eq(config.listen_count, 1);
+		ck_assert_str_eq(config.listen[0], cases[i].listen);
+		config_close(&config);
+		problems_close(&problems);
+	}
+	/* A file that is named has to be there. */
+	const struct config_options missing = {.file = "/nonexistent.yaml"};
+	problems_init(&problems);
+	ck_assert_int_eq(config_load(&config, &missing, &problems, &error), ERR_NOT_FOUND);
+	config_close(&config);
+	const struct config_options a_folder = {.file = folder};
+	ck_assert_int_eq(config_load(&config, &a_folder, &problems, &error), ERR_INVALID);
+	config_close(&config);
+	/* One byte over the limit of a file. */
+	file = fopen(path, "w");
+	for (int i = 0; i <= CONFIG_FILE_MAX; i++)
+		fputc('#', file);
+	fclose(file);
+	const struct config_options large = {.file = path};
+	ck_assert_int_eq(config_load(&config, &large, &problems, &error), ERR_TOO_LARGE);
+	config_close(&config);
+	problems_close(&problems);
+	unlink(path);
+	rmdir(folder);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+	Suite *suite = suite_create("daemon/config");
+	TCase *tests = tcase_create("config");
+
+	tcase_add_test(tests, whole_configuration_is_read);
+	tcase_add_test(tests, secrets_are_not_shown);
+	tcase_add_loop_test(tests, mistakes_are_told_with_their_place, 0, COUNT_OF(mistakes));
+	tcase_add_test(tests, all_mistakes_at_once);
+	tcase_add_test(tests, hints_name_the_nearest_key);
+	tcase_add_test(tests, empty_files_set_nothing);
+	tcase_add_test(tests, counts_have_limits);
+	tcase_add_test(tests, secret_files);
+	tcase_add_test(tests, sizes);
+	tcase_add_test(tests, places_have_an_order);
+	suite_add_tcase(suite, tests);
+	return suite;
+}
+
+int main(void)
+{
+	return suite_run(make_suite());
+}
