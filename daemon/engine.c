@@ -27,6 +27,7 @@ struct message {
 	struct engine_submit *submit;
 	struct list cancels; /* struct engine_cancel: several callers may wait for one cancel */
 	struct engine_activity *activity;
+	struct outcome outcome; /* ACTIVITY_DONE: made of the activity's result when it is decided */
 };
 
 /* An attempt under way. It outlives its run when the run ends first: `run` is NULL then. */
@@ -37,6 +38,7 @@ struct engine_activity {
 	struct arena arena; /* of the request */
 	struct list of_run, of_engine;
 	uint64_t handed_us, committed_us; /* of the append that holds attempt.started */
+	uint64_t done_us; /* its result was there */
 	struct error refused; /* activity_start() said no: the outcome is made from this */
 };
 
@@ -46,10 +48,8 @@ struct run_live {
 	struct state state;
 	struct list inbox; /* struct message */
 	size_t inbox_count;
-	struct message *message; /* the one being decided or committed */
+	struct list deciding; /* struct message: those being decided or committed, in order; several only when all are ends of attempts */
 	struct decision decision;
-	struct outcome outcome;
-	struct json *record; /* the run's own record, for a decision that ends it; in the decision's arena */
 	struct store_append append;
 	size_t extra_count;
 	struct engine_load_values load_values;
@@ -287,6 +287,7 @@ static struct run_live *live_new(struct run *run, struct definition *definition)
 	definition->use_count++;
 	state_init(&live->state, definition);
 	list_init(&live->inbox);
+	list_init(&live->deciding);
 	list_init(&live->activities);
 	value_cache_init(&live->loaded, 0);
 	arena_init(&live->sums_arena);
@@ -552,6 +553,7 @@ static void on_activity_done(struct activity *done)
 		free_activity(activity);
 		return;
 	}
+	activity->done_us = now_us(run->engine);
 	list_remove(&activity->of_run);
 	struct message *message = new_message(TRIGGER_ACTIVITY_DONE);
 	message->activity = activity;
@@ -571,14 +573,15 @@ static void set_interval(struct arena *arena, struct json *record, const char *n
 }
 
 /* The activity's record, completed with what only the engine knows: when it was, relative to the run, and the rest of the stages.
- * They add up to the attempt's own wall time, from handing over attempt.started to this decision. */
+ * They add up to the attempt's own wall time, from handing over attempt.started to this decision. "journal" is all waiting for commits: of
+ * its own start, and of what the run was committing when the answer came. */
 static struct json *complete_record(struct run_live *live, struct engine_activity *activity, uint64_t now)
 {
 	struct activity_result *result = &activity->activity.result;
 	struct arena *arena = &activity->arena;
 	struct json *record = result->record ? json_copy(arena, result->record) : json_object(arena), *stages = json_object(arena);
 	const struct stage_times *s = &result->stages;
-	int64_t wall = (int64_t)(now - activity->handed_us), journal = (int64_t)(activity->committed_us - activity->handed_us);
+	int64_t wall = (int64_t)(now - activity->handed_us), journal = (int64_t)(activity->committed_us - activity->handed_us + (now - activity->done_us));
 	int64_t known = journal + s->queue + s->connect + s->first_token + s->generation + s->parse + s->ground;
 
 	json_set_number(arena, stages, "journal", (double)journal);
@@ -600,11 +603,12 @@ static struct json *complete_record(struct run_live *live, struct engine_activit
 	return record;
 }
 
-static void make_outcome(struct run *run, struct engine_activity *activity)
+static void make_outcome(struct run *run, struct message *message)
 {
 	struct run_live *live = run->live;
+	struct engine_activity *activity = message->activity;
 	struct activity_result *result = &activity->activity.result;
-	struct outcome *outcome = &live->outcome;
+	struct outcome *outcome = &message->outcome;
 
 	if (activity->refused.code != ERR_NONE) {
 		bool busy = activity->refused.code == ERR_BUSY;
@@ -635,10 +639,10 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 		trigger->labels = message->submit->labels;
 		break;
 	case TRIGGER_ACTIVITY_DONE:
-		make_outcome(run, message->activity);
+		make_outcome(run, message);
 		trigger->step_id = message->activity->activity.step_id;
 		trigger->attempt = message->activity->activity.attempt;
-		trigger->outcome = &live->outcome;
+		trigger->outcome = &message->outcome;
 		break;
 	case TRIGGER_CANCEL: {
 		/* Several may ask at once: the first reason counts, and a kill is a kill. */
@@ -655,10 +659,52 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 	case TRIGGER_DEADLINE:
 		break;
 	}
-	live->record = json_object(&live->decision.arena);
-	json_set_number(&live->decision.arena, live->record, "wallUs", (double)since_created(live, now_us(run->engine)));
-	json_set(&live->decision.arena, live->record, "stages", stages_json(live, &live->decision.arena));
-	trigger->run_record = live->record;
+	/* The run's own record, for a decision that ends it. */
+	struct json *record = json_object(&live->decision.arena);
+	json_set_number(&live->decision.arena, record, "wallUs", (double)since_created(live, now_us(run->engine)));
+	json_set(&live->decision.arena, record, "stages", stages_json(live, &live->decision.arena));
+	trigger->run_record = record;
+}
+
+static struct message *message_at(const struct list *link)
+{
+	return CONTAINER_OF(link, struct message, link);
+}
+
+static struct message *first_message(const struct run_live *live)
+{
+	return message_at(live->deciding.next);
+}
+
+/* The next trigger of the inbox; and, since each commit of a run waits for the one before, all ends of attempts that follow it. */
+static void take_messages(struct run_live *live)
+{
+	for (size_t count = 0; count < ENGINE_TRIGGERS_MAX && !list_empty(&live->inbox); count++) {
+		struct message *message = message_at(live->inbox.next);
+		if (count > 0 && (message->kind != TRIGGER_ACTIVITY_DONE || first_message(live)->kind != TRIGGER_ACTIVITY_DONE))
+			return;
+		list_remove(&message->link);
+		live->inbox_count--;
+		list_add_last(&live->deciding, &message->link);
+	}
+}
+
+/* Those that a decision did not get to go back to the front, in order. */
+static void put_back(struct run_live *live, size_t decided)
+{
+	struct list rest;
+	size_t count = 0;
+
+	list_init(&rest);
+	LIST_EACH_SAFE(link, &live->deciding) {
+		if (count++ < decided)
+			continue;
+		list_remove(link);
+		list_add_last(&rest, link);
+		live->inbox_count++;
+	}
+	list_move_all(&rest, &live->inbox);
+	list_move_all(&live->inbox, &rest);
 }
 
 static const struct json *find_value(void *context, const struct digest *digest)
@@ -688,7 +734,7 @@ static void append_decision(struct run *run)
 
 	live->append.on_done = on_entries_committed;
 	live->append.owner = run;
-	live->append.urgent = live->message->kind == TRIGGER_CANCEL;
+	live->append.urgent = first_message(live)->kind == TRIGGER_CANCEL;
 	live->append.error = (struct error){0};
 	run->stage = STAGE_COMMITTING;
 	engine->counts.committing++;
@@ -704,13 +750,16 @@ static void decide(struct run *run)
 {
 	struct run_live *live = run->live;
 	struct engine *engine = run->engine;
-	struct trigger trigger;
+	struct trigger triggers[ENGINE_TRIGGERS_MAX];
 	struct decide_context context = {engine->config.origin, engine->config.daemon_version, {find_value, run}};
+	const struct engine_submit *submit = first_message(live)->submit;
 	static const struct error none = {0};
+	size_t count = 0;
 
 	decision_init(&live->decision);
-	make_trigger(run, live->message, &trigger);
-	workflow_decide(&live->state, &trigger, &context, &live->decision);
+	LIST_EACH(link, &live->deciding)
+		make_trigger(run, message_at(link), &triggers[count++]);
+	workflow_decide(&live->state, triggers, count, &context, &live->decision);
 	if (live->decision.need_count > 0) {
 		run->stage = STAGE_LOADING_VALUES;
 		live->load_values = (struct engine_load_values){.run_id = run->id, .needs = live->decision.needs, .need_count = live->decision.need_count,
@@ -719,21 +768,22 @@ static void decide(struct run *run)
 		engine->ports.load_values(engine->ports.arg, &live->load_values);
 		return;
 	}
+	put_back(live, live->decision.trigger_count);
 	if (live->decision.entry_count == 0) {
-		engine->counts.stale_triggers++;
+		engine->counts.stale_triggers += live->decision.trigger_count;
 		finish_decision(run, &none);
 		return;
 	}
 	live->append.entries = live->decision.entries;
 	live->append.entry_count = live->decision.entry_count;
 	live->extra_count = 0;
-	if (live->message->submit && live->message->submit->extra_count > 0) { /* one transaction: the extra ones go first */
-		size_t extra = live->message->submit->extra_count, count = live->decision.entry_count;
-		struct entry *all = arena_alloc(&live->decision.arena, (extra + count) * sizeof *all);
-		memcpy(all, live->message->submit->extra, extra * sizeof *all);
-		memcpy(all + extra, live->decision.entries, count * sizeof *all);
+	if (submit && submit->extra_count > 0) { /* one transaction: the extra ones go first */
+		size_t extra = submit->extra_count, made = live->decision.entry_count;
+		struct entry *all = arena_alloc(&live->decision.arena, (extra + made) * sizeof *all);
+		memcpy(all, submit->extra, extra * sizeof *all);
+		memcpy(all + extra, live->decision.entries, made * sizeof *all);
 		live->append.entries = all;
-		live->append.entry_count = extra + count;
+		live->append.entry_count = extra + made;
 		live->extra_count = extra;
 	}
 	append_decision(run);
@@ -759,10 +809,9 @@ static void on_values_loaded(struct engine_load_values *load)
 			engine->ports.on_run_failed(engine->ports.arg, run->id, &error);
 		struct list rest;
 		list_init(&rest);
-		list_add_last(&rest, &live->message->link);
+		list_move_all(&rest, &live->deciding);
 		list_move_all(&rest, &live->inbox);
 		live->inbox_count = 0;
-		live->message = NULL;
 		while (!list_empty(&rest)) { /* none of them will be decided */
 			struct message *message = CONTAINER_OF(rest.next, struct message, link);
 			list_remove(&message->link);
@@ -775,7 +824,7 @@ static void on_values_loaded(struct engine_load_values *load)
 		value_cache_put(&live->loaded, &load->needs[i].digest, load->values[i]);
 	arena_close(&load->arena);
 	decision_close(&live->decision);
-	decide(run); /* the same trigger, with more values at hand */
+	decide(run); /* the same triggers, with more values at hand */
 	load_next(engine); /* runs wait for this place too */
 }
 
@@ -785,10 +834,12 @@ static void count_time(struct run *run)
 {
 	struct run_live *live = run->live;
 	int64_t commit = (int64_t)(live->append.committed_us - live->append.handed_us);
-	const struct message *message = live->message;
 
-	if (message->kind == TRIGGER_ACTIVITY_DONE && live->outcome.record)
-		view_add_record(&live->sums_arena, live->outcome.record, &live->active, &live->queued, live->sums);
+	LIST_EACH(link, &live->deciding) {
+		const struct message *message = message_at(link);
+		if (message->kind == TRIGGER_ACTIVITY_DONE && message->outcome.record)
+			view_add_record(&live->sums_arena, message->outcome.record, &live->active, &live->queued, live->sums);
+	}
 	/* The commit of a start is in its attempt's own stages ("journal"); that of an end, or of pure tasks, is the run's. */
 	bool starts = false;
 	for (size_t i = 0; i < live->decision.effect_count; i++)
@@ -815,23 +866,35 @@ static void apply_entries(struct run *run)
 	run->engine->counts.entries += live->append.entry_count;
 }
 
+static void finish_messages(struct list *messages, const struct error *error)
+{
+	while (!list_empty(messages)) {
+		struct message *message = message_at(messages->next);
+		list_remove(&message->link);
+		finish_message(message, error);
+	}
+}
+
 static void finish_decision(struct run *run, const struct error *error)
 {
-	struct message *message = run->live->message;
+	struct list decided;
 
-	run->live->message = NULL;
+	list_init(&decided);
+	list_move_all(&decided, &run->live->deciding);
 	decision_close(&run->live->decision);
 	value_cache_clear(&run->live->loaded);
 	run->stage = STAGE_IDLE;
-	finish_message(message, error);
+	finish_messages(&decided, error);
 }
 
 static void end_run(struct run *run)
 {
 	struct engine *engine = run->engine;
-	struct message *message = run->live->message;
+	struct list decided;
 	static const struct error none = {0};
 
+	list_init(&decided);
+	list_move_all(&decided, &run->live->deciding);
 	switch (run->live->state.status) {
 	case RUN_COMPLETED:
 		engine->counts.completed++;
@@ -845,10 +908,9 @@ static void end_run(struct run *run)
 	}
 	log_info(LOG_ENGINE, "run=%s %s", run->id, run_status_name(run->live->state.status));
 	keep_ended(run);
-	run->live->message = NULL;
 	run->stage = STAGE_IDLE;
 	free_run(run, &none); /* Watchers hear of it here. */
-	finish_message(message, &none);
+	finish_messages(&decided, &none);
 }
 
 /* The entries are on disk: fold them in, then let the world see what they cause. */
@@ -862,10 +924,10 @@ static void on_entries_committed(struct store_append *append)
 	engine->counts.committing--;
 	if (append->error.code != ERR_NONE) {
 		struct error error = append->error;
-		if (live->message->kind == TRIGGER_SUBMITTED) { /* Nothing of it exists. */
-			struct message *message = live->message;
+		if (first_message(live)->kind == TRIGGER_SUBMITTED) { /* Nothing of it exists. */
+			struct message *message = first_message(live);
 			struct error never = {0};
-			live->message = NULL;
+			list_remove(&message->link);
 			error_set(&never, ERR_NOT_FOUND, "run %s was not created: %s", run->id, error.message);
 			free_run(run, &never);
 			finish_message(message, &error);
@@ -876,7 +938,7 @@ static void on_entries_committed(struct store_append *append)
 		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
 		return;
 	}
-	if (live->message->kind == TRIGGER_SUBMITTED) {
+	if (first_message(live)->kind == TRIGGER_SUBMITTED) {
 		engine->counts.created++;
 		log_info(LOG_ENGINE, "run=%s created workflow=%s/%s:%s", run->id, live->definition->namespace, live->definition->name, live->definition->version);
 	}
@@ -917,9 +979,7 @@ static void run_advance(struct run *run)
 	if (run->stage != STAGE_IDLE)
 		return;
 	while (!list_empty(&live->inbox)) {
-		live->message = CONTAINER_OF(live->inbox.next, struct message, link);
-		list_remove(&live->message->link);
-		live->inbox_count--;
+		take_messages(live);
 		decide(run);
 		if (run->stage != STAGE_IDLE)
 			return;
@@ -1098,13 +1158,13 @@ int engine_submit(struct engine *engine, struct engine_submit *submit, struct er
 	live->created_us = submit->received_us;
 	live->admission_us = (int64_t)(now_us(engine) - submit->received_us);
 	message->submit = submit;
-	live->message = message;
+	list_add_last(&live->deciding, &message->link);
 	run->stage = STAGE_IDLE;
 	decide(run);
 	if (run->stage != STAGE_POSTPONED)
 		return 0;
 	/* The journal's queue is full: the client is told, nothing of the run exists. */
-	live->message = NULL;
+	list_remove(&message->link);
 	free(message);
 	free_run(run, &none); /* nobody can wait for it yet */
 	return error_set(error, ERR_BUSY, "%d appends wait for the journal, the most allowed (STORE_QUEUE_MAX); retry", STORE_QUEUE_MAX);
@@ -1205,15 +1265,15 @@ void engine_drop(struct engine *engine)
 	for (size_t i = 0; i < engine->slot_count; i++)
 		while (engine->slots[i]) {
 			struct run *run = engine->slots[i];
-			struct message *message = run->live ? run->live->message : NULL;
+			struct list deciding;
+			list_init(&deciding);
 			if (run->live)
-				run->live->message = NULL;
+				list_move_all(&deciding, &run->live->deciding);
 			free(run->load);
 			while (!list_empty(&run->watches)) /* whoever watches goes away too */
 				list_remove(run->watches.next);
 			free_run(run, &gone);
-			if (message)
-				finish_message(message, &gone);
+			finish_messages(&deciding, &gone);
 		}
 	while (!list_empty(&engine->activities))
 		free_activity(CONTAINER_OF(engine->activities.next, struct engine_activity, of_engine));

@@ -32,6 +32,7 @@ struct deciding {
 	const struct decide_context *context;
 	struct place *queue;
 	size_t queue_head, queue_tail, queue_cap;
+	size_t entries_before; /* of the trigger at hand: the limit counts per trigger, so that replay stops where the decision did */
 	bool ended; /* the run has ended in the draft, or asked to be continued: nothing more is started */
 };
 
@@ -133,9 +134,8 @@ static const struct json *value_json(struct deciding *d, const struct value *val
 }
 
 /* A value of this decision: canonical bytes and digest. Not yet carried by any entry unless the run knows it already. */
-static struct value *make_value(struct deciding *d, const struct json *json)
+static struct value *value_of_bytes(struct deciding *d, const struct json *json, struct bytes bytes)
 {
-	struct bytes bytes = json_print_arena(json, d->arena);
 	struct digest digest = digest_of(bytes);
 	struct value *value = state_find_value(&d->draft, &digest);
 
@@ -146,6 +146,27 @@ static struct value *make_value(struct deciding *d, const struct json *json)
 	value->size = bytes.len;
 	value->bytes = bytes;
 	value->json = json;
+	return value;
+}
+
+static struct value *make_value(struct deciding *d, const struct json *json)
+{
+	return value_of_bytes(d, json, json_print_arena(json, d->arena));
+}
+
+/* What an expression or a loop put together: a few tasks can make much of little. NULL and an error past CONTENT_MAX. */
+static struct value *make_bounded(struct deciding *d, const struct json *json, struct error *error)
+{
+	struct buffer text;
+	struct value *value = NULL;
+
+	buffer_init(&text, CONTENT_MAX);
+	json_print(json, &text);
+	if (text.overflow)
+		error_set(error, ERR_TOO_LARGE, "the value is larger than %d MiB, the most allowed (CONTENT_MAX)", CONTENT_MAX >> 20);
+	else
+		value = value_of_bytes(d, json, arena_bytes(d->arena, buffer_bytes(&text)));
+	buffer_close(&text);
 	return value;
 }
 
@@ -424,7 +445,7 @@ static void push(struct deciding *d, const struct task *task, bool is_body, cons
 /* At the soft limit: commit what there is and carry on afterwards. */
 static bool over_limit(struct deciding *d)
 {
-	if (d->decision->entry_count < DECISION_ENTRIES_MAX)
+	if (d->decision->entry_count - d->entries_before < DECISION_ENTRIES_MAX)
 		return false;
 	if (!d->ended)
 		new_effect(d, EFFECT_CONTINUE);
@@ -448,12 +469,19 @@ static void start_attempt(struct deciding *d, const struct task *task, const uin
 	emit(d, entry);
 }
 
-static void complete_pure(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, const struct json *output)
+static void complete_pure(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, const struct json *json)
 {
+	struct error error = {0};
+	struct value *output = make_bounded(d, json, &error);
+
+	if (!output) {
+		fault_expression(d, task, path, path_count, &error);
+		return;
+	}
 	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step_text(d, task, path, path_count, next_execution(d, task, path, path_count), NULL));
 
 	name_value(d, entry, "input", input);
-	name_value(d, entry, "output", make_value(d, output));
+	name_value(d, entry, "output", output);
 	emit(d, entry);
 }
 
@@ -537,13 +565,14 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			return FLOW_WAIT;
 		if (items && items->type != JSON_ARRAY)
 			error_set(&error, ERR_INVALID, "for.in gives %s, not an array", json_type_name(items->type));
-		if (!items || items->type != JSON_ARRAY) {
+		struct value *in = items && items->type == JSON_ARRAY ? make_bounded(d, items, &error) : NULL;
+		if (!in) {
 			fault_expression(d, task, path, path_count, &error);
 			return FLOW_WAIT;
 		}
 		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, next_execution(d, task, path, path_count), NULL));
 		name_value(d, entry, "input", input);
-		name_value(d, entry, "in", make_value(d, items));
+		name_value(d, entry, "in", in);
 		json_set_number(d->arena, entry->data, "items", (double)json_count(items));
 		emit(d, entry);
 		push(d, task, false, path, path_count);
@@ -562,11 +591,16 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			complete_pure(d, task, path, path_count, input, merge_sections(d->arena, arguments));
 			return FLOW_NEXT;
 		}
+		struct value *with = make_bounded(d, arguments, &error);
+		if (!with) {
+			fault_expression(d, task, path, path_count, &error);
+			return FLOW_WAIT;
+		}
 		uint64_t execution = next_execution(d, task, path, path_count);
 		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, execution, NULL));
 		name_value(d, entry, "input", input);
 		emit(d, entry);
-		start_attempt(d, task, path, path_count, execution, 1, make_value(d, arguments), arguments);
+		start_attempt(d, task, path, path_count, execution, 1, with, arguments);
 		return FLOW_WAIT;
 	}
 	}
@@ -691,7 +725,12 @@ static void run_loop(struct deciding *d, const struct place *at)
 		const struct json *outputs = collect_outputs(d, loop);
 		if (!outputs)
 			return;
-		output = make_value(d, outputs);
+		struct error error = {0};
+		output = make_bounded(d, outputs, &error);
+		if (!output) {
+			fault_expression(d, task, at->path, at->path_count, &error);
+			return;
+		}
 	}
 	complete_composite(d, loop, output);
 	push(d, task->parent, task->parent->kind == TASK_FOR, at->path, at->path_count);
@@ -1011,35 +1050,51 @@ static void on_cancel(struct deciding *d)
 	end_run(d, entry);
 }
 
-void workflow_decide(const struct state *state, const struct trigger *trigger, const struct decide_context *context, struct decision *decision)
+static void decide_trigger(struct deciding *d)
 {
-	struct deciding d = {.base = state, .decision = decision, .arena = &decision->arena, .trigger = trigger, .context = context};
-
-	CHECK((trigger->kind == TRIGGER_SUBMITTED) == (state->entry_count == 0));
-	if (run_status_ended(state->status))
-		return;
-	state_draft(&d.draft, state, d.arena);
-	switch (trigger->kind) {
+	switch (d->trigger->kind) {
 	case TRIGGER_SUBMITTED:
-		on_submitted(&d);
+		on_submitted(d);
 		break;
 	case TRIGGER_RESTARTED:
-		on_restarted(&d);
+		on_restarted(d);
 		break;
 	case TRIGGER_CONTINUE:
-		push_all(&d);
+		push_all(d);
 		break;
 	case TRIGGER_ACTIVITY_DONE:
-		on_activity_done(&d);
+		on_activity_done(d);
 		break;
 	case TRIGGER_DEADLINE:
-		on_deadline(&d);
+		on_deadline(d);
 		break;
 	case TRIGGER_CANCEL:
-		on_cancel(&d);
+		on_cancel(d);
 		break;
 	}
-	run_queue(&d);
+	run_queue(d);
+}
+
+void workflow_decide(const struct state *state, const struct trigger *triggers, size_t trigger_count, const struct decide_context *context,
+		     struct decision *decision)
+{
+	struct deciding d = {.base = state, .decision = decision, .arena = &decision->arena, .context = context};
+
+	CHECK(trigger_count > 0 && (triggers[0].kind == TRIGGER_SUBMITTED) == (state->entry_count == 0));
+	if (run_status_ended(state->status)) {
+		decision->trigger_count = trigger_count;
+		return;
+	}
+	state_draft(&d.draft, state, d.arena);
+	for (size_t i = 0; i < trigger_count; i++) {
+		CHECK(trigger_count == 1 || triggers[i].kind == TRIGGER_ACTIVITY_DONE); /* the others look at the base's lists */
+		d.trigger = &triggers[i];
+		d.entries_before = decision->entry_count;
+		decide_trigger(&d);
+		decision->trigger_count = i + 1;
+		if (stopped(&d) || decision->entry_count >= DECISION_ENTRIES_MAX)
+			break;
+	}
 	if (decision->need_count > 0)
 		decision->entry_count = decision->effect_count = 0;
 }

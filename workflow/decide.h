@@ -86,6 +86,7 @@ struct decision {
 	size_t effect_count, effect_cap;
 	struct value_need *needs; /* not empty: nothing else counts */
 	size_t need_count, need_cap;
+	size_t trigger_count; /* how many of the triggers it covers; the rest has to be decided again, after its commit */
 };
 
 /* Values that were loaded, by digest; NULL: not at hand. The answer lives until the decision is closed. */
@@ -102,8 +103,11 @@ struct decide_context {
 
 void decision_init(struct decision *decision);
 void decision_close(struct decision *decision);
-/* Stale triggers (an answer for an attempt that is over, a deadline that is not due) give an empty decision. */
-void workflow_decide(const struct state *state, const struct trigger *trigger, const struct decide_context *context, struct decision *decision);
+/* Stale triggers (an answer for an attempt that is over, a deadline that is not due) give an empty decision.
+ * Several triggers, all of them ACTIVITY_DONE, are decided one after the other into one decision, each seeing what the one before
+ * decided: the entries are those of as many decisions, for one commit. */
+void workflow_decide(const struct state *state, const struct trigger *triggers, size_t trigger_count, const struct decide_context *context,
+		     struct decision *decision);
 
 /* "Equal content" of a submission (semantics.md 3): of definition digest, input and labels. */
 struct digest submission_digest(const struct digest *definition, const struct digest *input, const struct json *labels);

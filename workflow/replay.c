@@ -130,8 +130,13 @@ static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *tr
 		if (!next_step || !step || strcmp(next_step, step) != 0)
 			break;
 		if (next->kind == ENTRY_FACT_RECORDED) {
-			struct json *document = json_copy(r->arena, find_json(r, next->data, "fact"));
-			const struct json *statement = find_json(r, next->data, "payload"), *predicate = json_get(statement, "predicate");
+			const struct json *recorded = find_json(r, next->data, "fact"), *statement = find_json(r, next->data, "payload");
+			if (!recorded || !statement) { /* erased */
+				outcome->output = NULL;
+				return at;
+			}
+			struct json *document = json_copy(r->arena, recorded);
+			const struct json *predicate = json_get(statement, "predicate");
 			static const char *const ours[] = {"contentDigest", "run", "task", "step", "attempt", "runtime", "model", "configuration", "reproducibility"};
 			if (!facts) {
 				const struct json *extraction = json_get(predicate, "extraction"), *result = json_get(predicate, "result"), *run = json_get(predicate, "run");
@@ -183,7 +188,7 @@ static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *tr
 	struct step_id id;
 	if (step && step_id_parse(r->arena, step, &id))
 		task = definition_find_task(r->definition, id.reference);
-	if (outcome->ok && task && task->function == FUNCTION_EXTRACT) {
+	if (outcome->ok && outcome->output && task && task->function == FUNCTION_EXTRACT) {
 		struct json *output = json_copy(r->arena, outcome->output);
 		json_remove(output, "facts");
 		json_remove(output, "rejected");
@@ -211,7 +216,7 @@ static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger
 	case ENTRY_DOCUMENT_ADDED:
 	case ENTRY_ATTEMPT_SUCCEEDED:
 		attempt_outcome(r, at, trigger, outcome);
-		return true;
+		return outcome->output != NULL; /* else it, or a fact's, is erased or was never there */
 	case ENTRY_ATTEMPT_FAILED:
 		if (strcmp(json_get_text(entry->data, "class") ? json_get_text(entry->data, "class") : "", failure_name(FAILURE_INTERRUPTED)) == 0)
 			trigger->kind = TRIGGER_RESTARTED;
@@ -261,7 +266,7 @@ int replay_run(struct arena *arena, const struct entry *entries, size_t count, c
 			decision_close(&decision);
 			break;
 		}
-		workflow_decide(&r.state, &trigger, &replayed, &decision);
+		workflow_decide(&r.state, &trigger, 1, &replayed, &decision);
 		if (decision.need_count > 0)
 			differs(&r, &entries[at], NULL, "a value that this decision needs is missing from the journal");
 		else if (decision.entry_count == 0)
