@@ -1,0 +1,396 @@
+/* What is decided: entries and effects for each trigger. */
+#include "tests/unit/workflow/fixture.h"
+
+#include "workflow/retry.h"
+
+#define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
+#define CALL_ITEM "\"call\":\"http\",\"with\":{\"method\":\"post\",\"endpoint\":\"http://x/\",\"body\":{\"m\":\"${ $item.m }\"}}"
+
+/* Pure tasks need no further trigger: one decision from the submission to the end. */
+START_TEST(pure_run_is_one_decision)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{\"set\":{\"x\":\"${ .n }\",\"id\":\"${ $workflow.id }\"}}},{\"b\":{\"do\":[{\"c\":{\"set\":{\"y\":\"${ .x }\"}}}]}}]");
+	fixture_submit(&f, "{\"n\":3}");
+	ck_assert_str_eq(fixture_said(&f), "run.created, task.completed /do/0/a@1, task.started /do/1/b@1, task.completed /do/1/b/do/0/c@1, "
+					   "task.completed /do/1/b@1, run.completed");
+	ck_assert_str_eq(fixture_effects(&f), "end");
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"y\":3}");
+	fixture_close(&f);
+}
+END_TEST
+
+/* "A completed" and "B started" are one decision; the key is that of the step. */
+START_TEST(chain_of_calls)
+{
+	struct fixture f;
+	struct step_id id = {.reference = "/do/0/a", .execution = 1};
+	char key[DIGEST_HEX_LEN + 1];
+
+	fixture_open(&f, "[{\"a\":{" CALL "}},{\"b\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	ck_assert_str_eq(fixture_said(&f), "run.created, task.started /do/0/a@1, attempt.started /do/0/a@1");
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/a@1 1");
+	step_idempotency_key("r1", &id, key);
+	ck_assert_str_eq(f.decision.effects[0].key, key);
+	fixture_succeed(&f, "/do/0/a@1", 1, "{\"v\":1}");
+	ck_assert_str_eq(fixture_said(&f), "attempt.succeeded /do/0/a@1, task.completed /do/0/a@1, task.started /do/1/b@1, attempt.started /do/1/b@1");
+	fixture_succeed(&f, "/do/1/b@1", 1, "{\"v\":2}");
+	ck_assert_str_eq(fixture_said(&f), "attempt.succeeded /do/1/b@1, task.completed /do/1/b@1, run.completed");
+	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"v\":2}");
+	fixture_close(&f);
+}
+END_TEST
+
+/* Answers for attempts that are over, unknown steps, deadlines that are not due, and anything after the end: nothing is decided. */
+START_TEST(stale_triggers_decide_nothing)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{" CALL "}},{\"b\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	fixture_succeed(&f, "/do/0/a@1", 2, "{}");
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	fixture_succeed(&f, "/do/0/a@2", 1, "{}");
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	fixture_succeed(&f, "/do/7/zz@1", 1, "{}");
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	fixture_succeed(&f, "/do/0/a@1", 1, "{}");
+	fixture_succeed(&f, "/do/0/a@1", 1, "{}"); /* twice */
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	fixture_simple(&f, TRIGGER_CANCEL);
+	ck_assert_int_eq(f.state.status, RUN_CANCELLED);
+	fixture_succeed(&f, "/do/1/b@1", 1, "{}");
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	fixture_simple(&f, TRIGGER_CANCEL);
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	fixture_close(&f);
+}
+END_TEST
+
+/* A failure that may pass waits as long as retry.h says, then the same step goes out again under the same key. */
+START_TEST(retries)
+{
+	struct fixture f;
+	char key[DIGEST_HEX_LEN + 1];
+
+	fixture_open(&f, "[{\"a\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	memcpy(key, f.decision.effects[0].key, sizeof key);
+	fixture_fail(&f, "/do/0/a@1", 1, FAILURE_UNREACHABLE, 2);
+	ck_assert_str_eq(fixture_said(&f), "attempt.failed /do/0/a@1, task.retrying /do/0/a@1");
+	ck_assert_uint_eq(f.decision.effect_count, 0);
+	int64_t due = f.wall_ms + retry_delay_ms("r1", "/do/0/a@1", 1, 100, 1000, 0);
+	ck_assert_int_eq(state_next_deadline_ms(&f.state), due);
+	ck_assert(state_is_idle(&f.state));
+	f.wall_ms = due - 1;
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	f.wall_ms = due;
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/a@1 2");
+	ck_assert_str_eq(f.decision.effects[0].key, key);
+	fixture_fail(&f, "/do/0/a@1", 2, FAILURE_UNREACHABLE, 2); /* two attempts in all */
+	ck_assert_str_eq(fixture_said(&f), "attempt.failed /do/0/a@1, task.faulted /do/0/a@1, run.faulted");
+	const struct json *error = fixture_json(&f, fixture_print(&f, f.state.error));
+	ck_assert_str_eq(json_get_text(error, "class"), "unreachable");
+	ck_assert_str_eq(json_get_text(error, "instance"), "/do/0/a");
+	ck_assert_str_eq(json_get_text(error, "detail"), "it failed");
+	fixture_close(&f);
+}
+END_TEST
+
+/* What no further attempt can cure faults at once, whatever the policy says. */
+START_TEST(lasting_failures_are_not_retried)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	fixture_fail(&f, "/do/0/a@1", 1, FAILURE_REFUSED, 10);
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	fixture_close(&f);
+}
+END_TEST
+
+/* After a restart what was in flight is done again under the same key, and it costs no retry (C38). */
+START_TEST(restart_redoes_what_was_in_flight)
+{
+	struct fixture f;
+	char key[DIGEST_HEX_LEN + 1];
+
+	fixture_open(&f, "[{\"a\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	memcpy(key, f.decision.effects[0].key, sizeof key);
+	for (unsigned i = 2; i < 8; i++) {
+		fixture_simple(&f, TRIGGER_RESTARTED);
+		ck_assert_str_eq(fixture_said(&f), "attempt.failed /do/0/a@1, attempt.started /do/0/a@1");
+		ck_assert_uint_eq(f.decision.effects[0].attempt, i);
+		ck_assert_str_eq(f.decision.effects[0].key, key);
+	}
+	fixture_fail(&f, "/do/0/a@1", 7, FAILURE_STALLED, 2);
+	ck_assert_str_eq(fixture_said(&f), "attempt.failed /do/0/a@1, task.retrying /do/0/a@1"); /* the first that counts */
+	fixture_simple(&f, TRIGGER_RESTARTED);
+	ck_assert_uint_eq(f.decision.entry_count, 0); /* it waits, nothing was in flight */
+	fixture_close(&f);
+}
+END_TEST
+
+/* Map mode: as many at once as allowed, each from the task's input, the output in the order of the items. */
+START_TEST(map_loop)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":2},\"do\":[{\"c\":{" CALL "}}]}}]");
+	fixture_submit(&f, "{\"l\":[7,8,9]}");
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/m/do/0/c#0@1 1, start /do/0/m/do/0/c#1@1 1");
+	fixture_succeed(&f, "/do/0/m/do/0/c#1@1", 1, "\"one\"");
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/m/do/0/c#2@1 1");
+	fixture_succeed(&f, "/do/0/m/do/0/c#2@1", 1, "\"two\"");
+	ck_assert_uint_eq(f.decision.effect_count, 0);
+	fixture_succeed(&f, "/do/0/m/do/0/c#0@1", 1, "\"zero\"");
+	ck_assert_str_eq(fixture_print(&f, f.state.output), "[\"zero\",\"one\",\"two\"]");
+	fixture_close(&f);
+}
+END_TEST
+
+/* Chained mode: one after the other, each with the output of the one before; `while` ends it. */
+START_TEST(chained_loop)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"m\":{\"for\":{\"each\":\"x\",\"at\":\"i\",\"in\":\".l\"},\"while\":\"$i < 3\",\"do\":[{\"s\":{\"set\":"
+			 "{\"before\":\"${ .now }\",\"now\":\"${ $x }\",\"l\":\"${ .l }\"}}}]}}]");
+	fixture_submit(&f, "{\"l\":[5,6,7,8]}");
+	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"before\":6,\"l\":[5,6,7,8],\"now\":7}");
+	fixture_close(&f);
+}
+END_TEST
+
+/* No items: a chained loop gives its input, a map an empty array. */
+START_TEST(loops_without_items)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{\"for\":{\"in\":\".l\"},\"do\":[{\"s\":{\"set\":{\"x\":1}}}]}},{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":"
+			 "{\"concurrency\":3},\"do\":[{\"s\":{\"set\":{\"x\":1}}}]}}]");
+	fixture_submit(&f, "{\"l\":[]}");
+	struct digest empty = digest_of(BYTES_OF("[]"));
+	ck_assert(digest_equal(&f.state.output->digest, &empty)); /* known by its digest: it was an item list before */
+	fixture_close(&f);
+}
+END_TEST
+
+/* No tasks: each iteration gives its input; it ends. */
+START_TEST(loops_without_tasks)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{\"for\":{\"in\":\".l\"},\"while\":\"true\",\"do\":[]}},{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":3},\"do\":[]}}]");
+	fixture_submit(&f, "{\"l\":[1,2]}");
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	ck_assert_str_eq(fixture_print(&f, f.state.output), "[{\"l\":[1,2]},{\"l\":[1,2]}]");
+	fixture_close(&f);
+}
+END_TEST
+
+/* A fault in a map cancels the other iterations; what the same decision meant to start does not leave at all. */
+START_TEST(fault_calls_off_the_rest)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":2},\"do\":[{\"c\":{" CALL_ITEM "}}]}}]");
+	fixture_submit(&f, "{\"l\":[{\"m\":1},{\"m\":2},{\"m\":3},5]}");
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/m/do/0/c#0@1 1, start /do/0/m/do/0/c#1@1 1");
+	fixture_succeed(&f, "/do/0/m/do/0/c#0@1", 1, "1");
+	fixture_succeed(&f, "/do/0/m/do/0/c#1@1", 1, "1"); /* the last item is a number and has no member m */
+	ck_assert_str_eq(fixture_said(&f), "attempt.succeeded /do/0/m/do/0/c#1@1, task.completed /do/0/m/do/0/c#1@1, task.faulted /do/0/m/do/0/c#3@1, "
+					   "task.cancelled /do/0/m/do/0/c#2@1, task.faulted /do/0/m@1, run.faulted");
+	ck_assert_str_eq(fixture_effects(&f), "cancel /do/0/m/do/0/c#2@1 1, end");
+	fixture_close(&f);
+
+	fixture_open(&f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":2},\"do\":[{\"c\":{" CALL_ITEM "}}]}}]");
+	fixture_submit(&f, "{\"l\":[{\"m\":1},5]}");
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_str_eq(fixture_effects(&f), "end");
+	fixture_close(&f);
+}
+END_TEST
+
+/* A cancel ends all that is under way, innermost first, with its reason; a kill says so. */
+START_TEST(cancel_and_kill)
+{
+	struct fixture f;
+	struct trigger trigger = {.kind = TRIGGER_CANCEL, .reason = "enough", .kill = true};
+
+	fixture_open(&f, "[{\"d\":{\"do\":[{\"c\":{" CALL "}}]}}]");
+	fixture_submit(&f, "{}");
+	fixture_trigger(&f, &trigger);
+	ck_assert_str_eq(fixture_said(&f), "task.cancelled /do/0/d/do/0/c@1, task.cancelled /do/0/d@1, run.killed");
+	ck_assert_str_eq(fixture_effects(&f), "cancel /do/0/d/do/0/c@1 1, end");
+	ck_assert(bytes_equal_text(f.decision.entries[2].values[0].bytes, "\"enough\""));
+	ck_assert(f.state.killed);
+	fixture_close(&f);
+}
+END_TEST
+
+/* Past its soft limit a decision stops and goes on after its commit; nothing is lost or done twice. */
+START_TEST(long_decisions_continue)
+{
+	struct fixture f;
+	struct buffer input;
+	size_t decisions = 1;
+
+	fixture_open(&f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":4},\"do\":[{\"s\":{\"set\":{\"x\":\"${ $item }\"}}}]}}]");
+	buffer_init(&input, 1 << 20);
+	buffer_add_text(&input, "{\"l\":[0");
+	for (int i = 1; i < 1000; i++)
+		buffer_printf(&input, ",%d", i);
+	buffer_add_text(&input, "]}");
+	fixture_submit(&f, buffer_text(&input));
+	while (!run_status_ended(f.state.status)) {
+		ck_assert_str_eq(fixture_effects(&f), "continue");
+		ck_assert_uint_le(f.decision.entry_count, DECISION_ENTRIES_MAX + 8);
+		fixture_simple(&f, TRIGGER_CONTINUE);
+		decisions++;
+		ck_assert_uint_lt(decisions, 100);
+	}
+	ck_assert_uint_ge(decisions, 1000 / DECISION_ENTRIES_MAX);
+	ck_assert_uint_eq(f.count, 1 + 1 + 1000 + 1 + 1);
+	buffer_close(&input);
+	fixture_close(&f);
+}
+END_TEST
+
+/* A value that is not in memory is asked for, and nothing else is decided; with it at hand the same trigger goes through. */
+START_TEST(large_values_are_loaded)
+{
+	struct fixture f;
+	char large[VALUE_INLINE_MAX + 100];
+
+	memset(large, 'x', sizeof large - 1);
+	large[sizeof large - 1] = 0;
+	fixture_open(&f, "[{\"a\":{" CALL "}},{\"b\":{\"set\":{\"n\":\"${ $workflow.input.n }\"}}}]");
+	fixture_submit(&f, arena_printf(&f.arena, "{\"n\":4,\"pad\":\"%s\"}", large));
+	struct digest digest = f.state.input->digest;
+	ck_assert(f.state.input->bytes.data == NULL);
+	fixture_succeed(&f, "/do/0/a@1", 1, "{}");
+	ck_assert(f.undecided);
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	ck_assert_uint_eq(f.decision.effect_count, 0);
+	ck_assert_uint_eq(f.decision.need_count, 1);
+	ck_assert(digest_equal(&f.decision.needs[0].digest, &digest));
+	ck_assert_uint_eq(f.decision.needs[0].content_id, CONTENT_ID(10, 0));
+	f.values[f.value_count++] = fixture_json(&f, arena_printf(&f.arena, "{\"n\":4,\"pad\":\"%s\"}", large));
+	fixture_succeed(&f, "/do/0/a@1", 1, "{}");
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"n\":4}");
+	fixture_close(&f);
+}
+END_TEST
+
+/* An expression that fails faults its task and all around it, with the reason and the place. */
+START_TEST(expressions_that_fail)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"d\":{\"do\":[{\"s\":{\"set\":{\"x\":\"${ .n.m }\"}}}]}}]");
+	fixture_submit(&f, "{\"n\":1}");
+	ck_assert_str_eq(fixture_said(&f), "run.created, task.started /do/0/d@1, task.faulted /do/0/d/do/0/s@1, task.faulted /do/0/d@1, run.faulted");
+	const struct json *error = fixture_json(&f, fixture_print(&f, f.state.error));
+	ck_assert_str_eq(json_get_text(error, "instance"), "/do/0/d/do/0/s");
+	ck_assert_str_eq(json_get_text(error, "type"), "https://serverlessworkflow.io/spec/1.0.0/errors/expression");
+	fixture_close(&f);
+}
+END_TEST
+
+/* A few tasks can make much of little: past CONTENT_MAX a value is a fault with the limit's name, not the end of the process. */
+START_TEST(values_have_a_limit)
+{
+	struct fixture f;
+	struct buffer tasks;
+	size_t len = 1 << 20;
+	char *input = memory_alloc(len + 3);
+
+	buffer_init(&tasks, 1 << 16);
+	for (int i = 0; i < 8; i++) /* 1 MiB, doubled each time: the sixth makes 64 MiB and a little more */
+		buffer_printf(&tasks, "%c{\"s%d\":{\"set\":{\"a\":\"${ . }\",\"b\":\"${ . }\"}}}", i ? ',' : '[', i);
+	buffer_add_char(&tasks, ']');
+	memset(input, 'x', len + 2);
+	input[0] = input[len + 1] = '"';
+	input[len + 2] = 0;
+	fixture_open(&f, buffer_text(&tasks));
+	fixture_submit(&f, input);
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	const struct json *error = fixture_json(&f, fixture_print(&f, f.state.error));
+	ck_assert_ptr_nonnull(strstr(json_get_text(error, "detail"), "CONTENT_MAX"));
+	ck_assert_str_eq(json_get_text(error, "instance"), "/do/5/s5");
+	free(input);
+	buffer_close(&tasks);
+	fixture_close(&f);
+}
+END_TEST
+
+/* An extraction: sections, one attempt each, merge. A section that could not be asked is counted apart from an empty one (C85). */
+START_TEST(extraction)
+{
+	struct fixture f;
+	struct outcome failed = {.failure = FAILURE_TRUNCATED, .detail = "cut"};
+
+	fixture_open(&f, "[{\"e\":{\"call\":\"extraction\",\"with\":{\"runtime\":\"r\",\"document\":\"${ .d }\"}}}]");
+	fixture_submit(&f, "{\"d\":\"text\"}");
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/e/do/0/sections@1 1");
+	fixture_succeed(&f, "/do/0/e/do/0/sections@1", 1, "{\"plan\":{},\"sections\":[{\"index\":0},{\"index\":1}]}");
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/e/do/1/extract/do/0/section#0@1 1, start /do/0/e/do/1/extract/do/0/section#1@1 1");
+	struct outcome empty = {.ok = true, .output = fixture_json(&f, "{\"index\":0,\"outcome\":\"empty\",\"status\":\"completed\"}"), .facts = json_array(&f.arena)};
+	fixture_done(&f, "/do/0/e/do/1/extract/do/0/section#0@1", 1, &empty);
+	failed.output = fixture_json(&f, "{\"index\":1,\"outcome\":\"truncated\",\"status\":\"failed\"}");
+	fixture_done(&f, "/do/0/e/do/1/extract/do/0/section#1@1", 1, &failed);
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	const struct json *output = fixture_json(&f, fixture_print(&f, f.state.output)), *summary = json_get(output, "summary");
+	ck_assert_int_eq((int)json_get_number(summary, "sections", 0), 2);
+	ck_assert_int_eq((int)json_get_number(summary, "answered", 0), 1);
+	ck_assert_int_eq((int)json_get_number(summary, "empty", 0), 1);
+	ck_assert_int_eq((int)json_get_number(summary, "notAsked", 0), 1);
+	fixture_close(&f);
+}
+END_TEST
+
+/* Equal content is equal definition, input and labels. */
+START_TEST(submissions_compare)
+{
+	struct arena arena;
+	struct digest a = digest_of(BYTES_OF("a")), b = digest_of(BYTES_OF("b"));
+
+	arena_init(&arena);
+	struct json *labels = json_object(&arena);
+	json_set_text(&arena, labels, "team", "x");
+	struct digest first = submission_digest(&a, &b, NULL), again = submission_digest(&a, &b, json_object(&arena));
+	struct digest other = submission_digest(&b, &a, NULL), labelled = submission_digest(&a, &b, labels);
+	ck_assert(digest_equal(&first, &again));
+	ck_assert(!digest_equal(&first, &other));
+	ck_assert(!digest_equal(&first, &labelled));
+	arena_close(&arena);
+}
+END_TEST
+
+/* A new run is submitted to an empty state and to no other. */
+START_TEST(submitted_twice_stops)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	fixture_submit(&f, "{}");
+}
+END_TEST
+
+SUITE_ABORTS(submitted_twice_stops)
+SUITE_MAIN("workflow-decide", pure_run_is_one_decision, chain_of_calls, stale_triggers_decide_nothing, retries, lasting_failures_are_not_retried,
+	   restart_redoes_what_was_in_flight, map_loop, chained_loop, loops_without_items, loops_without_tasks, fault_calls_off_the_rest, cancel_and_kill,
+	   long_decisions_continue, large_values_are_loaded, expressions_that_fail, values_have_a_limit,
+	   extraction, submissions_compare)

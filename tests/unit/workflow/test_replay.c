@@ -1,0 +1,180 @@
+/* Replay: a recorded run is decided again, entry by entry. */
+#include "tests/unit/workflow/fixture.h"
+
+#include "workflow/replay.h"
+
+#define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
+
+static struct replay_result replay(struct fixture *f, size_t count)
+{
+	const struct decide_context context = {"test.example/log", "1.2.3", {NULL, NULL}};
+	struct replay_result result;
+	struct error error = {0};
+
+	ck_assert_msg(replay_run(&f->arena, f->entries, count, f->definition, &context, &result, &error) == 0, "%s", error.message);
+	return result;
+}
+
+static void check_equal(struct fixture *f)
+{
+	struct replay_result result = replay(f, f->count);
+
+	ck_assert_msg(result.equal, "entry %llu: %s: expected %s got %s", (unsigned long long)result.seq, result.why, result.expected, result.got);
+	ck_assert_uint_eq(result.entries, f->count);
+}
+
+/* A run with retries, a restart and a map. */
+static void drive(struct fixture *f)
+{
+	fixture_open(f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":2},\"do\":[{\"c\":{" CALL "}}]}},{\"s\":{\"set\":{\"r\":\"${ . }\","
+			"\"at\":\"${ $task.startedAt.iso8601 }\"}}}]");
+	fixture_submit(f, "{\"l\":[1,2]}");
+	f->wall_ms += 20;
+	fixture_fail(f, "/do/0/m/do/0/c#1@1", 1, FAILURE_RATE_LIMITED, 4);
+	f->wall_ms += 3;
+	fixture_simple(f, TRIGGER_RESTARTED);
+	f->wall_ms = state_next_deadline_ms(&f->state) + 9;
+	fixture_simple(f, TRIGGER_DEADLINE);
+	fixture_succeed(f, "/do/0/m/do/0/c#1@1", 2, "{\"b\":1}");
+	f->wall_ms += 7;
+	fixture_succeed(f, "/do/0/m/do/0/c#0@1", 2, "{\"a\":1}");
+	ck_assert_int_eq(f->state.status, RUN_COMPLETED);
+}
+
+/* What happened is decided again. */
+START_TEST(completed_runs_replay)
+{
+	struct fixture f;
+
+	drive(&f);
+	check_equal(&f);
+	fixture_close(&f);
+}
+END_TEST
+
+/* Faults, with and without an attempt behind them, and cancels. */
+START_TEST(other_ends_replay)
+{
+	struct fixture f;
+	struct trigger kill = {.kind = TRIGGER_CANCEL, .reason = "why", .kill = true};
+
+	fixture_open(&f, "[{\"c\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	fixture_fail(&f, "/do/0/c@1", 1, FAILURE_REFUSED, 3);
+	check_equal(&f);
+	fixture_close(&f);
+
+	fixture_open(&f, "[{\"c\":{" CALL "}},{\"s\":{\"set\":{\"x\":\"${ .n.m }\"}}}]");
+	fixture_submit(&f, "{}");
+	fixture_succeed(&f, "/do/0/c@1", 1, "{\"n\":1}");
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	check_equal(&f);
+	fixture_close(&f);
+
+	fixture_open(&f, "[{\"c\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	fixture_trigger(&f, &kill);
+	check_equal(&f);
+	fixture_close(&f);
+}
+END_TEST
+
+/* A run that is still under way replays as far as it got. */
+START_TEST(open_runs_replay)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"c\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	fixture_fail(&f, "/do/0/c@1", 1, FAILURE_STALLED, 3);
+	check_equal(&f);
+	fixture_close(&f);
+}
+END_TEST
+
+/* What the writer adds to a fact, and the run's own measurements, are no difference. */
+START_TEST(measurements_do_not_count)
+{
+	struct fixture f;
+
+	drive(&f);
+	struct digest record = digest_of(BYTES_OF("x"));
+	json_set_digest(&f.arena, f.entries[f.count - 1].data, "record", &record);
+	check_equal(&f);
+	fixture_close(&f);
+}
+END_TEST
+
+/* The first difference is named: entry, task, what was recorded and what is decided. */
+START_TEST(differences_are_found)
+{
+	struct fixture f;
+
+	drive(&f);
+	for (size_t i = 1; i < f.count; i++) { /* each entry in turn claims another output, with, key or error */
+		struct json *kept = f.entries[i].data;
+		struct digest other = digest_of(BYTES_OF("other"));
+		static const char *const names[] = {"output", "with", "key", "input"};
+		for (size_t k = 0; k < COUNT_OF(names); k++) {
+			if (!json_get(kept, names[k]))
+				continue;
+			f.entries[i].data = json_copy(&f.arena, kept);
+			if (strcmp(names[k], "key") == 0)
+				json_set_text(&f.arena, f.entries[i].data, "key", "0000");
+			else
+				json_set_digest(&f.arena, f.entries[i].data, names[k], &other);
+			struct replay_result result = {.equal = true};
+			const struct decide_context context = {"test.example/log", "1.2.3", {NULL, NULL}};
+			struct error error = {0};
+			int rc = replay_run(&f.arena, f.entries, f.count, f.definition, &context, &result, &error);
+			ck_assert(rc != 0 || !result.equal);
+			if (rc == 0)
+				ck_assert_uint_le(result.seq, f.entries[i].seq);
+		}
+		f.entries[i].data = kept;
+	}
+	check_equal(&f);
+
+	/* Another definition decides otherwise. */
+	struct definition *kept = f.definition;
+	struct fixture other;
+	fixture_open(&other, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":1},\"do\":[{\"c\":{" CALL "}}]}},{\"s\":{\"set\":{\"r\":1}}}]");
+	f.definition = other.definition;
+	struct replay_result result = replay(&f, f.count);
+	ck_assert(!result.equal);
+	ck_assert_ptr_nonnull(result.expected);
+	f.definition = kept;
+	fixture_close(&other);
+	fixture_close(&f);
+}
+END_TEST
+
+/* A journal that stops in the middle of a decision, a value that is gone, and entries that are no run. */
+START_TEST(damaged_recordings)
+{
+	struct fixture f;
+	const struct decide_context context = {"test.example/log", "1.2.3", {NULL, NULL}};
+	struct replay_result result;
+	struct error error = {0};
+
+	drive(&f);
+	result = replay(&f, 2);
+	ck_assert(!result.equal);
+	ck_assert(strstr(result.why, "ends before") != NULL);
+	ck_assert_int_eq(replay_run(&f.arena, f.entries + 1, f.count - 1, f.definition, &context, &result, &error), ERR_CORRUPT);
+	ck_assert_int_eq(replay_run(&f.arena, f.entries, 0, f.definition, &context, &result, &error), ERR_CORRUPT);
+	for (size_t i = 0; i < f.count; i++)
+		for (size_t k = 0; k < f.entries[i].value_count; k++) {
+			struct entry_value whole = f.entries[i].values[k];
+			f.entries[i].values[k].bytes = (struct bytes){0}; /* erased */
+			int rc = replay_run(&f.arena, f.entries, f.count, f.definition, &context, &result, &error);
+			ck_assert(rc != 0 || !result.equal || result.entries == f.count); /* never a stop of the process */
+			f.entries[i].values[k] = whole;
+		}
+	check_equal(&f);
+	fixture_close(&f);
+}
+END_TEST
+
+SUITE_NO_ABORTS
+SUITE_MAIN("workflow-replay", completed_runs_replay, other_ends_replay, open_runs_replay, measurements_do_not_count, differences_are_found, damaged_recordings)

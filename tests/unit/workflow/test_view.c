@@ -1,0 +1,176 @@
+/* The run document, intervals and overhead. */
+#include "tests/unit/workflow/fixture.h"
+
+#include "workflow/view.h"
+
+#define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
+
+/* A union of intervals stays sorted and disjoint, whatever the order in which they come: compared with a plain bitmap. */
+START_TEST(intervals)
+{
+	uint64_t random = 88172645463325252u;
+
+	for (int round = 0; round < 200; round++) {
+		struct interval_set set = {0}, other = {0};
+		bool in[100] = {false}, out[100] = {false};
+		for (int i = 0; i < 12; i++) {
+			random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+			int64_t from = (int64_t)(random % 90), until = from + (int64_t)(random >> 32) % 10;
+			bool first = (random >> 20) & 1;
+			interval_add(first ? &set : &other, from, until);
+			for (int64_t at = from; at < until; at++)
+				*(first ? &in[at] : &out[at]) = true;
+		}
+		int64_t total = 0, outside = 0;
+		for (int i = 0; i < 100; i++) {
+			total += in[i];
+			outside += in[i] && !out[i];
+		}
+		ck_assert_int_eq(interval_total(&set), total);
+		ck_assert_int_eq(interval_total_outside(&set, &other), outside);
+		for (size_t i = 0; i < set.count; i++) {
+			ck_assert_int_lt(set.items[i].from, set.items[i].until);
+			ck_assert(i == 0 || set.items[i - 1].until < set.items[i].from);
+		}
+		interval_close(&set);
+		interval_close(&other);
+	}
+}
+END_TEST
+
+/* wall = activity + queued + overhead (semantics.md 8): queued time counts where nothing was active. */
+START_TEST(overhead_adds_up)
+{
+	struct arena arena;
+	struct interval_set active = {0}, queued = {0};
+
+	arena_init(&arena);
+	struct json *sum = json_object(&arena), *record = json_parse(&arena, BYTES_OF("{\"activeUs\":[1000,5000],\"queuedUs\":[0,2000],\"stages\":{\"connect\":1500}}"), JSON_STRICT, NULL, NULL);
+	view_add_record(&arena, record, &active, &queued, sum);
+	view_add_record(&arena, json_parse(&arena, BYTES_OF("{\"activeUs\":[3000,6000],\"stages\":{\"connect\":500}}"), JSON_STRICT, NULL, NULL), &active, &queued, sum);
+	const struct json *overhead = view_overhead(&arena, 10000, &active, &queued, sum);
+	ck_assert_double_eq(json_get_number(overhead, "wallMs", 0), 10);
+	ck_assert_double_eq(json_get_number(overhead, "activityMs", 0), 5);
+	ck_assert_double_eq(json_get_number(overhead, "queuedMs", 0), 1);
+	ck_assert_double_eq(json_get_number(overhead, "overheadMs", 0), 4);
+	ck_assert_double_eq(json_get_number(json_get(overhead, "stages"), "connect", 0), 2);
+	interval_close(&active);
+	interval_close(&queued);
+	arena_close(&arena);
+}
+END_TEST
+
+/* Words of ?include=, and the word that is none. */
+START_TEST(include_words)
+{
+	unsigned include;
+	const char *bad = NULL;
+
+	ck_assert(view_include_parse("input,tasks", &include, &bad));
+	ck_assert_uint_eq(include, VIEW_INPUT | VIEW_TASKS);
+	ck_assert(view_include_parse("all", &include, &bad));
+	ck_assert_uint_eq(include, VIEW_ALL);
+	ck_assert(view_include_parse("", &include, &bad));
+	ck_assert_uint_eq(include, 0);
+	ck_assert(!view_include_parse("input,tusks", &include, &bad));
+	ck_assert_str_eq(bad, "tusks");
+}
+END_TEST
+
+static const struct json *find_task(const struct json *run, const char *step)
+{
+	const struct json *tasks = json_get(run, "tasks");
+
+	for (size_t i = 0; i < json_count(tasks); i++)
+		if (strcmp(json_get_text(json_at(tasks, i), "step"), step) == 0)
+			return json_at(tasks, i);
+	ck_abort_msg("no task %s", step);
+}
+
+/* Status words, tasks, attempts, input and output of a run under way and of the same run when it is done. */
+START_TEST(run_document)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":2},\"do\":[{\"c\":{" CALL "}}]}}]");
+	fixture_submit(&f, "{\"l\":[1,2]}");
+	fixture_fail(&f, "/do/0/m/do/0/c#0@1", 1, FAILURE_STALLED, 3);
+	const struct json *run = view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_ALL);
+	ck_assert_str_eq(json_get_text(run, "status"), "running");
+	ck_assert(json_get(run, "output") == NULL);
+	ck_assert_str_eq(json_get_text(find_task(run, "/do/0/m/do/0/c#0@1"), "status"), "waiting");
+	ck_assert_str_eq(json_get_text(find_task(run, "/do/0/m/do/0/c#0@1"), "lastFailure"), "stalled");
+	ck_assert_str_eq(json_get_text(find_task(run, "/do/0/m/do/0/c#1@1"), "status"), "running");
+	ck_assert_double_eq(json_at(json_get(find_task(run, "/do/0/m/do/0/c#1@1"), "iteration"), 0)->number, 1);
+
+	f.wall_ms = state_next_deadline_ms(&f.state);
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	fixture_succeed(&f, "/do/0/m/do/0/c#0@1", 2, "{\"a\":1}");
+	fixture_succeed(&f, "/do/0/m/do/0/c#1@1", 1, "{\"b\":1}");
+	run = view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_ALL);
+	ck_assert_str_eq(json_get_text(run, "id"), "r1");
+	ck_assert_str_eq(json_get_text(run, "status"), "completed");
+	ck_assert(json_equal(json_get(run, "input"), fixture_json(&f, "{\"l\":[1,2]}")));
+	ck_assert(json_equal(json_get(run, "output"), fixture_json(&f, "[{\"a\":1},{\"b\":1}]")));
+	ck_assert_double_eq(json_get_number(find_task(run, "/do/0/m/do/0/c#0@1"), "attempts", 0), 2);
+	ck_assert(json_get(find_task(run, "/do/0/m/do/0/c#0@1"), "retryAt") == NULL);
+	ck_assert_uint_gt(json_count(json_get(run, "events")), 5);
+	run = view_run(&f.arena, f.entries, f.count, NULL, "test.example/log", 0);
+	ck_assert(json_get(run, "tasks") == NULL);
+	ck_assert(json_get(run, "input") == NULL);
+	fixture_close(&f);
+}
+END_TEST
+
+/* A fault brings its error, a kill its word, a value that was not read its digest and size. */
+START_TEST(other_ends)
+{
+	struct fixture f;
+	struct trigger kill = {.kind = TRIGGER_CANCEL, .kill = true};
+
+	fixture_open(&f, "[{\"c\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	f.entries[0].values[0].bytes = (struct bytes){0};
+	fixture_fail(&f, "/do/0/c@1", 1, FAILURE_REFUSED, 0);
+	const struct json *run = view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_ALL);
+	ck_assert_str_eq(json_get_text(run, "status"), "faulted");
+	ck_assert_str_eq(json_get_text(json_get(run, "error"), "class"), "refused");
+	ck_assert_double_eq(json_get_number(json_get(run, "input"), "size", 0), 2);
+	ck_assert_int_eq(strncmp(json_get_text(json_get(run, "input"), "digest"), "sha256:", 7), 0);
+	fixture_close(&f);
+
+	fixture_open(&f, "[{\"c\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	fixture_trigger(&f, &kill);
+	run = view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_ALL);
+	ck_assert_str_eq(json_get_text(run, "status"), "cancelled");
+	ck_assert_str_eq(json_get_text(run, "reason"), "killed");
+	fixture_close(&f);
+}
+END_TEST
+
+/* Lifecycle entries are CloudEvents, attempts are not. */
+START_TEST(cloud_events)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"c\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	const struct json *created = view_cloud_event(&f.arena, &f.entries[0], "test.example/log"), *task = view_cloud_event(&f.arena, &f.entries[1], "test.example/log");
+	ck_assert_str_eq(json_get_text(created, "type"), "io.serverlessworkflow.workflow.started.v1");
+	ck_assert_str_eq(json_get_text(created, "source"), "https://test.example/log");
+	ck_assert_str_eq(json_get_text(created, "id"), "10");
+	ck_assert_str_eq(json_get_text(created, "subject"), "r1");
+	ck_assert_str_eq(json_get_text(task, "type"), "io.serverlessworkflow.task.started.v1");
+	ck_assert_str_eq(json_get_text(json_get(task, "data"), "task"), "/do/0/c@1");
+	ck_assert(view_cloud_event(&f.arena, &f.entries[2], "test.example/log") == NULL);
+	for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
+		struct entry entry = {.kind = (enum entry_kind)kind, .data = f.entries[0].data, .time_ms = f.wall_ms};
+		ck_assert_int_eq(view_cloud_event(&f.arena, &entry, "o") != NULL, (view_cloud_event_kinds >> kind) & 1);
+	}
+	fixture_close(&f);
+}
+END_TEST
+
+SUITE_NO_ABORTS
+SUITE_MAIN("workflow-view", intervals, overhead_adds_up, include_words, run_document, other_ends, cloud_events)
