@@ -46,6 +46,10 @@ int attempt_start(void *arg, struct activity *activity, struct error *error)
 	struct random random = {attempt->hash};
 	if (world->faults && random_chance(&random, CHANCE_REFUSED)) {
 		bool busy = is_calm(attempt) || random_chance(&random, 900);
+		attempt->step->allowed = busy ? 1000 : 1; /* the engine's own policy for a runtime that takes nothing more */
+		attempt->step->floor_ms = 500;
+		attempt->step->cap_ms = 60000;
+		attempt->step->after_ms = 0;
 		arena_close(&attempt->arena);
 		free(attempt);
 		world->counters.refused++;
@@ -320,6 +324,10 @@ static void attempt_end(struct world *world, void *arg)
 		activity->result.response = arena_bytes(&activity->arena, bytes_text(activity->step_id));
 	}
 	fill_times(world, attempt);
+	attempt->step->allowed = activity->result.retry_attempts;
+	attempt->step->floor_ms = activity->result.retry_floor_ms;
+	attempt->step->cap_ms = activity->result.retry_cap_ms;
+	attempt->step->after_ms = activity->result.retry_after_ms;
 	list_remove(&attempt->link);
 	attempt->step->in_flight = NULL;
 	activity->on_done(activity); /* frees both, at once or later */

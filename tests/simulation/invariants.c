@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "workflow/base/time.h"
 #include "workflow/replay.h"
+#include "workflow/retry.h"
 #include "workflow/view.h"
 
 enum { FOLD_ALWAYS = 48 }; /* runs up to so many entries are folded again at each commit, longer ones now and then */
@@ -128,7 +130,24 @@ static void check_attempt_ended(struct world *world, struct run_model *run, stru
 		world->counters.interruptions++;
 		if (step->in_flight)
 			broken(world, run, "attempt %u of %s is called interrupted while it is under way", attempt, step->id);
+	} else if (class) {
+		enum failure_class failure;
+		if (!failure_parse(class, &failure))
+			broken(world, run, "attempt %u of %s fails with an unknown class", attempt, step->id);
+		step->must_retry = failure_may_retry(failure) && ++step->failures < step->allowed;
 	}
+}
+
+/* The policy of the last answer, counted here once more. */
+static void check_retry(struct world *world, struct run_model *run, struct step_model *step, const struct entry *entry)
+{
+	int64_t due, expected = entry->time_ms + retry_delay_ms(run->id, step->id, step->failures, step->floor_ms, step->cap_ms, step->after_ms);
+
+	if (!step->must_retry)
+		broken(world, run, "%s is tried again after %u failures, %u attempts are allowed", step->id, step->failures, step->allowed);
+	if (!time_parse(json_get_text(entry->data, "due"), &due) || due != expected)
+		broken(world, run, "%s is tried again at another time than its policy says", step->id);
+	step->must_retry = false;
 }
 
 void check_stored(struct world *world, struct run_model *run, const struct entry *entry)
@@ -175,12 +194,15 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 			broken(world, run, "%s ends twice", step->id);
 		if (step->open && entry->kind == ENTRY_TASK_COMPLETED)
 			broken(world, run, "%s completes while attempt %u is under way", step->id, step->attempt);
+		if (step->must_retry && entry->kind != ENTRY_TASK_CANCELLED)
+			broken(world, run, "%s ends after %u failures, %u attempts are allowed", step->id, step->failures, step->allowed);
 		step->started = step->ended = true;
 		step->open = false;
 		break;
 	case ENTRY_TASK_RETRYING:
 		if (step->open || step->ended || !step->started)
 			broken(world, run, "%s waits for another attempt, but cannot", step->id);
+		check_retry(world, run, step, entry);
 		break;
 	case ENTRY_ATTEMPT_STARTED:
 		check_attempt_started(world, run, step, entry);

@@ -82,6 +82,8 @@ static void add_set(struct program *p, struct json *list, const char *from)
 		if (!p->loops && chance(p, 500))
 			set_expression(p, set, "results", ".results");
 	}
+	if (!from && chance(p, 500)) /* tells inputs apart: of a chained loop, from iteration to iteration */
+		set_expression(p, set, "before", ".n");
 	if (p->loops && chance(p, 600))
 		set_expression(p, set, "item", arena_printf(p->arena, "$row%u", (unsigned)random_between(p->random, 1, p->loops)));
 	if (chance(p, 300))

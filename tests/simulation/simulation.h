@@ -42,6 +42,10 @@ struct step_model {
 	bool started, ended; /* of the task */
 	char key[DIGEST_HEX_LEN + 1];
 	struct attempt *in_flight; /* an activity is under way */
+	/* What the last answer allowed, and whether the journal has to say next that it will be tried again. */
+	unsigned failures, allowed;
+	int64_t floor_ms, cap_ms, after_ms;
+	bool must_retry;
 };
 
 struct run_model {
