@@ -220,6 +220,7 @@ static int perform(struct client *client, const struct request *request, struct 
 
 	CURLcode result = curl_easy_perform(easy);
 	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &reply->status);
+	client->answered |= reply->status > 0; /* also where the connection broke behind the first line */
 	const char *type = NULL;
 	if (curl_easy_getinfo(easy, CURLINFO_CONTENT_TYPE, &type) == CURLE_OK && type != NULL)
 		snprintf(reply->content_type, sizeof reply->content_type, "%s", type);
@@ -324,18 +325,20 @@ void event_parser_add(struct event_parser *parser, const void *data, size_t len)
 {
 	const char *bytes = data;
 	for (size_t i = 0; i < len && !parser->stopped && !parser->overflow; i++) {
-		char c = bytes[i];
-		bool skip = parser->skip_newline && c == '\n';
+		bool skip = parser->skip_newline && bytes[i] == '\n';
 		parser->skip_newline = false;
 		if (skip)
 			continue;
-		if (c == '\n' || c == '\r') {
-			parser->skip_newline = c == '\r';
+		size_t end = i;
+		while (end < len && bytes[end] != '\n' && bytes[end] != '\r')
+			end++;
+		buffer_add(&parser->line, bytes + i, end - i);
+		parser->overflow |= parser->line.overflow;
+		i = end;
+		if (end < len && !parser->overflow) {
+			parser->skip_newline = bytes[end] == '\r';
 			finish_line(parser);
 			buffer_clear(&parser->line);
-			continue;
 		}
-		buffer_add_char(&parser->line, c);
-		parser->overflow |= parser->line.overflow;
 	}
 }

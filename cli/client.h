@@ -20,6 +20,7 @@ struct client {
 	char *socket_path; /* NULL: url */
 	char *url; /* without a trailing slash */
 	char *token; /* NULL: none */
+	bool answered; /* the daemon has answered at least once: it is there, and is waited for when it goes away */
 };
 
 struct client_options {

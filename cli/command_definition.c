@@ -71,6 +71,7 @@ int command_definition_list(struct command *command)
 	}
 	struct table table;
 	table_init(&table, &command->arena, columns, 3);
+	table.uncut = true;
 	for (size_t i = 0; i < json_count(list); i++) {
 		const struct json *item = json_at(list, i);
 		const char *id = arena_printf(&command->arena, "%s/%s:%s", json_get_text(item, "namespace"), json_get_text(item, "name"), json_get_text(item, "version"));

@@ -100,8 +100,13 @@ int command_fact_show(struct command *command)
 	const struct json *value = json_get(fact, "value"), *grounding = json_get(fact, "grounding"), *checks = json_get(fact, "checks");
 	const struct json *reproducibility = json_get(fact, "reproducibility");
 	output_line(output, "fact       %s%s", json_get_text(fact, "id"), json_get_boolean(fact, "accepted", true) ? "" : "  (rejected)");
+	static const char *const first[] = {"subject", "predicate", "object"};
+	for (size_t i = 0; i < COUNT_OF(first); i++)
+		if (json_get(value, first[i]) != NULL)
+			output_line(output, "%-10s %s", first[i], value_text(arena, json_get(value, first[i])));
 	for (size_t i = 0; json_is(value, JSON_OBJECT) && i < value->object.count; i++)
-		output_line(output, "%-10s %s", value->object.members[i].name, value_text(arena, value->object.members[i].value));
+		if (strcmp(value->object.members[i].name, first[0]) != 0 && strcmp(value->object.members[i].name, first[1]) != 0 && strcmp(value->object.members[i].name, first[2]) != 0)
+			output_line(output, "%-10s %s", value->object.members[i].name, value_text(arena, value->object.members[i].value));
 	output_line(output, "quote      %s", json_get_text(fact, "quote") == NULL ? "-" : json_get_text(fact, "quote"));
 	output_line(output, "grounding  %s, bytes %s, code points %s, UTF-16 %s", json_get_text(grounding, "grade") == NULL ? "-" : json_get_text(grounding, "grade"),
 		    range_text(arena, json_get(grounding, "bytes")), range_text(arena, json_get(grounding, "codePoints")), range_text(arena, json_get(grounding, "utf16")));

@@ -28,6 +28,7 @@ int command_key_list(struct command *command)
 	struct table table;
 	const struct json *keys = json_get(answer, "keys");
 	table_init(&table, &command->arena, columns, COUNT_OF(columns));
+	table.uncut = true;
 	for (size_t i = 0; i < json_count(keys); i++) {
 		const struct json *key = json_at(keys, i);
 		const char *id = json_get_text(key, "keyid");

@@ -358,14 +358,14 @@ void table_print(struct table *table, struct output *output)
 		used += i < last ? widths[i] + 2 : 0;
 	}
 	size_t left = output->width > used + 10 ? output->width - used : 10;
-	if (widths[last] > left)
+	if (widths[last] > left && !table->uncut)
 		widths[last] = left;
 	for (size_t i = 0; i <= last; i++)
 		print_cell(output, table->columns[i].title, widths[i], table->columns[i].right, i == last, COLOUR_BOLD);
 	for (size_t row = 0; row < table->row_count; row++)
 		for (size_t i = 0; i <= last; i++) {
 			const char *cell = table->cells[row * table->column_count + i];
-			if (i == last)
+			if (i == last && !table->uncut)
 				cell = cut_to_width(table->arena, bytes_text(cell), widths[i]);
 			print_cell(output, cell, widths[i], table->columns[i].right, i == last, table->colours[row * table->column_count + i]);
 		}

@@ -67,6 +67,7 @@ struct table {
 	const char **cells; /* escaped; row by row */
 	enum colour *colours;
 	size_t row_count, row_cap;
+	bool uncut; /* the last column is something to copy: never shortened to the width */
 };
 void table_init(struct table *table, struct arena *arena, const struct table_column *columns, size_t count);
 /* Cells in order of the columns; NULL is shown as "-". */

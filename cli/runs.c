@@ -112,7 +112,6 @@ int run_wait(struct command *command, const char *id, int64_t timeout_ms, const 
 {
 	struct error error;
 	uint64_t start_us = clock_us(), heard_us = start_us;
-	bool heard = *run != NULL; /* a submission was answered: from then on the daemon is known to be there */
 	int status = client_ready(command);
 	if (status != STATUS_OK)
 		return status;
@@ -124,7 +123,7 @@ int run_wait(struct command *command, const char *id, int64_t timeout_ms, const 
 		uint64_t asked_us = clock_us();
 		int code = client_send(&command->client, &request, &reply, &error);
 		bool away = code != 0 || reply.status == 503;
-		if (away && heard && (timeout_ms < 0 || left_ms > 0) && clock_us() - heard_us < COMMAND_OUTAGE_MS_MAX * 1000ull) {
+		if (away && command->client.answered && (timeout_ms < 0 || left_ms > 0) && clock_us() - heard_us < COMMAND_OUTAGE_MS_MAX * 1000ull) {
 			/* The run is durable and goes on when the daemon is back, so the wait does too. */
 			reply_close(&reply);
 			sleep_ms(RETRY_PAUSE_MS);
@@ -137,7 +136,6 @@ int run_wait(struct command *command, const char *id, int64_t timeout_ms, const 
 		} else if ((*run = command_parse_reply(command, &reply, &error)) == NULL) {
 			status = command_fail(command, STATUS_ERROR, NULL, "run %s: the answer is not JSON: %s", id, error.message);
 		} else {
-			heard = true;
 			heard_us = clock_us();
 			reply_close(&reply);
 			if (run_ended(*run))
@@ -302,7 +300,6 @@ int run_follow(struct command *command, const char *id, uint64_t after, bool has
 	struct following following = {.command = command, .on_entry = on_entry, .arg = arg, .last = after, .has_last = has_after};
 	struct error error;
 	uint64_t heard_us = clock_us();
-	bool heard = false;
 	int status = client_ready(command);
 	arena_init(&following.arena);
 	while (status == STATUS_OK && !following.ended && !following.stopped) {
@@ -318,13 +315,12 @@ int run_follow(struct command *command, const char *id, uint64_t after, bool has
 		int code = client_stream(&command->client, &request, on_stream_event, &following, &reply, &error);
 		if (code == 0 && reply.status != 200 && reply.status != 503) {
 			status = command_fail_reply(command, &request, &reply);
-		} else if (code == ERR_TOO_LARGE || (code == ERR_UNREACHABLE && !heard)) {
+		} else if (code == ERR_TOO_LARGE || (code == ERR_UNREACHABLE && !command->client.answered)) {
 			status = command_fail_error(command, &error, NULL);
 		} else if (!following.ended && !following.stopped) {
 			/* The stream broke or the daemon closed it: go on behind the last entry that was seen. */
 			if (reply.status == 200 || following.last != before)
 				heard_us = clock_us();
-			heard |= reply.status == 200;
 			if (clock_us() - heard_us > COMMAND_OUTAGE_MS_MAX * 1000ull)
 				status = command_fail(command, STATUS_UNREACHABLE,
 						      arena_printf(&command->arena, "go on with: reprise events %s -f --after %llu", id, (unsigned long long)following.last),

@@ -788,7 +788,7 @@ if (!existsSync(daemonProgram) || !existsSync(simProgram)) {
 	const simUrl = /http:\/\/[^ \n]+/.exec(await sim.ready)[0];
 	const data = join(folder, 'data'), config = join(folder, 'reprise.yaml');
 	writeFileSync(config, `runtimes:\n  extractor: {kind: openai, url: '${simUrl}', model: sim-model, concurrency: 4, sampling: {temperature: 0, seed: 42, maxTokens: 2048}}\n`);
-	const daemon = startProgram(daemonProgram, ['--config', config, '--data', data]);
+	let daemon = startProgram(daemonProgram, ['--config', config, '--data', data]);
 	const socket = join(data, 'reprise.sock');
 	const real = { socket };
 	try {
@@ -847,6 +847,40 @@ if (!existsSync(daemonProgram) || !existsSync(simProgram)) {
 			const configuration = JSON.parse((await expects(0, ['fact', 'list', '--limit', '1', '-o', 'jsonl'], real)).out).configuration;
 			await expects(0, ['provenance', 'show', configuration], real);
 		});
+		await test('extract --wait and events -f go on over a daemon that is killed and started again', async () => {
+			const slowSim = startProgram(simProgram, ['--port', '0', '--model', 'sim-model', '--delay', '150']);
+			try {
+				const slowUrl = /http:\/\/[^ \n]+/.exec(await slowSim.ready)[0];
+				daemon.kill('SIGTERM');
+				await daemon.ended;
+				writeFileSync(config, readFileSync(config, 'utf8').replace(simUrl, slowUrl));
+				daemon = startProgram(daemonProgram, ['--config', config, '--data', data]);
+				await daemon.ready;
+				const extract = expects(0, ['extract', sample, '--id', 'survivor', '--runtime', 'extractor'], real);
+				for (let i = 0; (await reprise(['show', 'survivor'], real)).status !== 0; i++) {
+					check(i < 200, 'the run is created');
+					await pause(20);
+				}
+				const follow = expects(0, ['events', 'survivor', '-f', '-o', 'ids'], real);
+				for (const promise of [extract, follow])
+					promise.catch(() => {}); // told where it is awaited
+				await pause(700);
+				check(JSON.parse((await expects(0, ['show', 'survivor', '-o', 'json'], real)).out).status === 'running', 'it is under way');
+				daemon.kill('SIGKILL');
+				await daemon.ended;
+				await pause(500);
+				daemon = startProgram(daemonProgram, ['--config', config, '--data', data]);
+				await daemon.ready;
+				check(/\d+ facts from (\d+) of \1 sections/.test((await extract).out), 'all sections');
+				const seqs = (await follow).out.trim().split('\n').map(Number);
+				const all = (await expects(0, ['events', 'survivor', '-o', 'json'], real)).json.events.map(one => one.seq);
+				equal(seqs, all, 'each entry once, in order');
+				await expects(0, ['fact', 'verify', '--run', 'survivor'], real);
+				await expects(0, ['replay', 'survivor'], real);
+			} finally {
+				slowSim.kill('SIGTERM');
+			}
+		});
 		await test('journal verify works on the data folder, with the daemon up and down', async () => {
 			await expects(0, ['journal', 'verify', '--data', data], { socket: null });
 			daemon.kill('SIGTERM');
@@ -869,6 +903,8 @@ if (!existsSync(daemonProgram) || !existsSync(simProgram)) {
 		failed++;
 		console.log(`not ok - the daemon starts\n  ${error.stack}`);
 	} finally {
+		if (failed > 0)
+			console.log(`the daemon's log ends:\n${daemon.log.slice(-4000)}`);
 		daemon.kill('SIGTERM');
 		sim.kill('SIGTERM');
 		await Promise.race([daemon.ended, pause(10000)]);
