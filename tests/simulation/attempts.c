@@ -36,6 +36,8 @@ int attempt_start(void *arg, struct activity *activity, struct error *error)
 	attempt->run = world_run_model(world, activity->run_id);
 	if (!attempt->run || !step_id_parse(&attempt->arena, activity->step_id, &attempt->id))
 		broken(world, attempt->run, "an activity of an unknown run or step: %s %s", activity->run_id, activity->step_id);
+	if (!attempt->run->created)
+		broken(world, attempt->run, "attempt %u of %s leaves, but its run is not in the journal", activity->attempt, activity->step_id);
 	attempt->task = definition_find_task(attempt->run->definition, attempt->id.reference);
 	attempt->step = model_step(attempt->run, activity->step_id, false);
 	attempt->hash = attempt_hash(world, activity, 0);
