@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_MIN = 8, RUNS_MAX = 16, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300 };
+enum { RUNS_MIN = 6, RUNS_MAX = 12, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300 };
 
 static const int64_t wall_start_ms = 1790000000000; /* September 2026 */
 
