@@ -23,12 +23,14 @@ static void print_one(struct command *command, const struct json *run)
 		if (stage == NULL)
 			continue;
 		bool activity = strcmp(stages[i], "connect") == 0 || strcmp(stages[i], "firstToken") == 0 || strcmp(stages[i], "generation") == 0;
-		const char *cells[] = {stages[i], text_milliseconds(arena, json_is(stage, JSON_NUMBER) ? stage->number : 0), activity ? "activity" : "overhead"};
+		const char *cells[] = {stages[i], text_milliseconds(arena, json_is(stage, JSON_NUMBER) ? stage->number : 0), activity ? "activity" : strcmp(stages[i], "queue") == 0 ? "waiting" : "overhead"};
 		table_add(&table, cells);
 		table_colour(&table, 2, COLOUR_DIM);
 	}
-	if (table.row_count > 0)
+	if (table.row_count > 0) {
 		table_print(&table, &command->output);
+		output_line(&command->output, "Attempts that overlap count each for itself here, and once above.");
+	}
 	table_close(&table);
 }
 

@@ -1,5 +1,4 @@
 /* What the daemon says about itself: runtimes, provenance, configuration, version, metrics, health, the description of the API. */
-#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,7 +101,7 @@ void api_get_version(struct daemon *daemon, struct request *request, const char 
 	(void)daemon, (void)parameters;
 	json_set_text(arena, json, "name", "reprised");
 	json_set_text(arena, json, "version", REPRISE_VERSION);
-	json_set_text(arena, json, "sqlite", sqlite3_libversion());
+	json_set_text(arena, json, "sqlite", store_library_version());
 	json_set_text(arena, json, "libuv", uv_version_string());
 	json_set_text(arena, json, "dsl", "1.0.3");
 	request_answer_json(request, 200, json);
@@ -214,6 +213,7 @@ static void add_http(struct buffer *out, const struct daemon *daemon)
 	metric(out, "http_connections", "gauge", "Open connections", (double)counts.connections);
 	metric(out, "http_waiters", "gauge", "Requests that wait for a run to end", (double)counts.waiters);
 	metric(out, "http_streams", "gauge", "Open event streams", (double)counts.streams);
+	metric(out, "http_stream_bytes", "gauge", "Bytes in streams that their clients have not taken", (double)counts.stream_bytes);
 	metric(out, "http_waiters_gone_total", "counter", "Waiting clients that went away", (double)counts.waiters_gone);
 	metric(out, "http_requests_total", "counter", "Requests", (double)counts.requests);
 	metric(out, "http_refused_total", "counter", "Requests refused before their body was taken", (double)counts.refused);

@@ -58,7 +58,7 @@ struct run_live {
 	/* Time (semantics.md 8), in microseconds since the run was created. */
 	uint64_t created_us;
 	struct interval_set active, queued;
-	int64_t admission_us, journal_us, commit_us;
+	int64_t admission_us, journal_us, commit_us, sign_us;
 	struct arena sums_arena;
 	struct json *sums; /* of the attempts' stages */
 };
@@ -375,6 +375,7 @@ static struct json *stages_json(const struct run_live *live, struct arena *arena
 	json_set_number(arena, stages, "admission", (double)live->admission_us);
 	json_set_number(arena, stages, "journal", json_get_number(stages, "journal", 0) + (double)live->journal_us);
 	json_set_number(arena, stages, "commit", (double)live->commit_us);
+	json_set_number(arena, stages, "sign", (double)live->sign_us);
 	return stages;
 }
 
@@ -833,7 +834,7 @@ static void on_values_loaded(struct engine_load_values *load)
 static void count_time(struct run *run)
 {
 	struct run_live *live = run->live;
-	int64_t commit = (int64_t)(live->append.committed_us - live->append.handed_us);
+	int64_t sign = (int64_t)live->append.sign_us, commit = (int64_t)(live->append.committed_us - live->append.handed_us) - sign;
 
 	LIST_EACH(link, &live->deciding) {
 		const struct message *message = message_at(link);
@@ -846,6 +847,7 @@ static void count_time(struct run *run)
 		starts |= live->decision.effects[i].kind == EFFECT_START_ACTIVITY;
 	if (!starts)
 		live->commit_us += commit;
+	live->sign_us += sign;
 }
 
 static void apply_entries(struct run *run)

@@ -95,8 +95,9 @@ static void fail_transaction(struct store *store, struct error *error)
 /* --- one append ---------------------------------------------------------------------------------------------------- */
 
 /* The data with what only the writer knows. The caller's own object stays as it is: its arena is not ours to allocate in. */
-static struct json *sign_fact(struct store *store, const struct entry *entry)
+static struct json *sign_fact(struct store *store, struct store_append *append, const struct entry *entry)
 {
+	uint64_t begin_us = store->options.now_us();
 	struct arena *arena = &store->writer.arena;
 	struct envelope_signature signature;
 	struct digest payload = digest_of(entry->statement), pae;
@@ -121,6 +122,7 @@ static struct json *sign_fact(struct store *store, const struct entry *entry)
 	signatures = json_array(arena);
 	json_add(arena, signatures, item);
 	json_set(arena, data, "signatures", signatures);
+	append->sign_us += store->options.now_us() - begin_us;
 	return data;
 }
 
@@ -162,7 +164,7 @@ static int prepare_append(struct store *store, struct store_append *append, stru
 		if (check_values(entry, error) != 0)
 			return error->code;
 		if (entry->kind == ENTRY_FACT_RECORDED)
-			entry->data = sign_fact(store, entry);
+			entry->data = sign_fact(store, append, entry);
 		entry_encode(entry, store->origin, writer->tree.size + i, &writer->encoded, error);
 		entry->data = data;
 		if (error->code != ERR_NONE)
@@ -243,6 +245,7 @@ void commit_batch(struct store *store, struct list *batch)
 
 		append->error = (struct error){0};
 		append->taken_us = taken_us;
+		append->sign_us = 0;
 	}
 	if (atomic_load(&store->is_broken)) {
 		fail_batch(batch, &store->broken);

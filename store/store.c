@@ -484,6 +484,11 @@ int store_read(struct store *store, struct store_read *read)
 	return 0;
 }
 
+const char *store_library_version(void)
+{
+	return sqlite3_libversion();
+}
+
 const char *store_origin(const struct store *store)
 {
 	return store->origin;

@@ -45,6 +45,7 @@ int store_open(struct store **store, uv_loop_t *loop, const struct store_options
 void store_close(struct store *store);
 
 const char *store_origin(const struct store *store);
+const char *store_library_version(void); /* of SQLite */
 const struct public_key *store_fact_key(const struct store *store);
 void store_log_key(const struct store *store, struct note_key *key);
 
@@ -69,6 +70,7 @@ struct store_append {
 	struct error error;
 	uint64_t seq_first; /* journal position of entries[0]; entries[i].seq is set too */
 	uint64_t handed_us, taken_us, committed_us; /* monotonic: given to the writer, taken by it, durable */
+	uint64_t sign_us; /* of which the writer signed facts for so long */
 	struct list link; /* The store's own. */
 };
 
