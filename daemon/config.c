@@ -805,12 +805,11 @@ static const char *environment(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* The file that counts; NULL: none. *named: somebody asked for it, so it has to be there. */
-static const char *find_file(struct arena *arena, const char *option, bool *named)
+/* The file that counts; NULL: none. One that somebody named has to be there. */
+static const char *find_file(struct arena *arena, const char *option)
 {
 	const char *folder = environment("XDG_CONFIG_HOME"), *home = environment("HOME"), *path = option ? option : environment("REPRISE_CONFIG");
 
-	*named = path != NULL;
 	if (path)
 		return path;
 	path = folder ? arena_printf(arena, "%s/reprise/reprise.yaml", folder) : home ? arena_printf(arena, "%s/.config/reprise/reprise.yaml", home) : NULL;
@@ -857,11 +856,12 @@ static int read_file(const char *path, struct buffer *text, struct error *error)
 int config_load(struct config *config, const struct config_options *options, struct problems *problems, struct error *error)
 {
 	struct buffer text;
-	bool named;
 	int code = 0;
 
 	config_init(config);
-	config->file = find_file(&config->arena, options->file, &named);
+	config->file = find_file(&config->arena, options->file);
+	if (config->file && !utf8_valid(bytes_text(config->file), NULL))
+		return error_set(error, ERR_INVALID, "the configuration's path is not valid UTF-8");
 	buffer_init(&text, CONFIG_FILE_MAX);
 	if (config->file && (code = read_file(config->file, &text, error)) == 0 && config_parse(config, buffer_bytes(&text), problems) != 0)
 		code = error_set(error, ERR_INVALID, "configuration %s: %zu problem%s", config->file, problems->errors, problems->errors == 1 ? "" : "s");

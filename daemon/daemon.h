@@ -43,7 +43,7 @@ struct daemon {
 	uv_signal_t signals[2];
 	uv_timer_t stop_timer;
 	uv_prepare_t stop_prepare;
-	bool activities_closed, activities_closing, stop_due, farewell_sent, farewell_done;
+	bool stop_asked, activities_closed, activities_closing, stop_due, farewell_sent, farewell_done;
 	struct store_append farewell;
 	struct entry farewell_entry;
 	struct arena farewell_arena;

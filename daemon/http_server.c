@@ -119,12 +119,13 @@ static bool client_is_gone(const struct request *request)
 
 	if (!info)
 		return false;
-	/* A client may close its sending half and still wait for the answer: only a hang-up of both halves, which a Unix socket reports,
-	 * or an error says that nobody is there. */
+	/* libmicrohttpd takes the end of a client's sending half for its end (it drops the answer then), so we do too. Bytes of a next
+	 * request may hide that end: a hang-up of both halves shows all the same. */
 	struct pollfd look = {.fd = info->connect_fd, .events = POLLIN};
 	if (poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLERR | POLLNVAL)))
 		return true;
-	return recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno != EAGAIN && errno != EINTR;
+	ssize_t got = recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 static void stop_waiting(struct request *request)
@@ -416,9 +417,8 @@ static enum MHD_Result check_parameter(void *arg, enum MHD_ValueKind kind, const
 		error_set(check->error, ERR_INVALID, "query parameter '%s' has no value", name);
 	} else if (!utf8_valid(bytes_text(value), NULL)) {
 		error_set(check->error, ERR_INVALID, "query parameter '%s' is not valid UTF-8", name);
-	} else if (check->count == HTTP_QUERY_MAX) {
-		error_set(check->error, ERR_INVALID, "more than %d query parameters", HTTP_QUERY_MAX);
 	} else {
+		CHECK(check->count < HTTP_QUERY_MAX); /* known ones come once, and no route knows so many */
 		for (size_t i = 0; i < check->count; i++)
 			if (strcmp(check->seen[i], name) == 0)
 				error_set(check->error, ERR_INVALID, "query parameter '%s' comes twice; one of each is taken", name);
@@ -546,17 +546,18 @@ static enum MHD_Result send_answer(struct request *request)
 	return result;
 }
 
-static void refuse_length(struct request *request, const char *length, uint64_t limit)
+static void refuse_length(struct request *request, uint64_t length, uint64_t limit)
 {
 	struct error error;
 	struct json *extra = json_object(&request->arena);
 
 	if (limit == 0)
-		error_set(&error, ERR_TOO_LARGE, "%s %s takes no body, %s bytes were announced", request->method, request->path, length);
+		error_set(&error, ERR_TOO_LARGE, "%s %s takes no body, %llu bytes were announced", request->method, request->path, (unsigned long long)length);
 	else
-		error_set(&error, ERR_TOO_LARGE, "the body has %s bytes, the limit of %s %s is %llu", length, request->method, request->path, (unsigned long long)limit);
+		error_set(&error, ERR_TOO_LARGE, "the body has %llu bytes, the limit of %s %s is %llu", (unsigned long long)length, request->method, request->path,
+			  (unsigned long long)limit);
 	json_set_number(&request->arena, extra, "limit", (double)limit);
-	json_set(&request->arena, extra, "size", json_text(&request->arena, length));
+	json_set_number(&request->arena, extra, "size", (double)length);
 	request_problem_at(request, 413, &error, extra);
 }
 
@@ -579,7 +580,7 @@ static bool begin_request(struct request *request)
 		uint64_t limit = server->handler.on_headers(server->handler.arg, request);
 		request->body.max = limit + 1 > SIZE_MAX ? SIZE_MAX : (size_t)limit;
 		if (!request->refused && length > limit)
-			refuse_length(request, text, limit);
+			refuse_length(request, length, limit);
 	}
 	if (!request->refused)
 		return false;
@@ -587,22 +588,20 @@ static bool begin_request(struct request *request)
 	return length > HTTP_DRAIN_MAX || (expect && length > 0);
 }
 
-static void take_body(struct request *request, const char *data, size_t len)
+/* False: enough was thrown away, the connection ends. */
+static bool take_body(struct request *request, const char *data, size_t len)
 {
 	struct http_server *server = request->server;
 	struct error error;
-	char size[32];
 
-	request->body_counted += len; /* also what is thrown away: it says when enough is enough */
-	server->body_bytes += len;
-	if (request->refused) {
-		server->body_bytes -= len;
-		request->body_counted -= len;
-		return;
+	if (request->refused) { /* thrown away, so that its sender comes to see the answer */
+		request->drained += len;
+		return request->drained <= HTTP_DRAIN_MAX;
 	}
+	request->body_counted += len;
+	server->body_bytes += len;
 	if (request->body.len + len > request->body.max) { /* chunked: its length was not announced */
-		snprintf(size, sizeof size, "%zu", request->body.len + len);
-		refuse_length(request, size, request->body.max);
+		refuse_length(request, request->body.len + len, request->body.max);
 	} else if (server->body_bytes > server->config->limits.bodies) {
 		error_set(&error, ERR_BUSY, "the bodies of all requests under way are over the limit of %llu bytes together (limits.bodies)",
 			  (unsigned long long)server->config->limits.bodies);
@@ -610,10 +609,11 @@ static void take_body(struct request *request, const char *data, size_t len)
 		request_problem(request, &error);
 	} else {
 		buffer_add(&request->body, data, len);
-		return;
+		return true;
 	}
 	server->counts.refused++;
 	free_body(request);
+	return true;
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method, const char *version, const char *data,
@@ -629,9 +629,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 		return begin_request(request) ? send_answer(request) : MHD_YES;
 	}
 	if (*len > 0) {
-		take_body(request, data, *len);
+		bool more = take_body(request, data, *len);
 		*len = 0;
-		return MHD_YES;
+		return more ? MHD_YES : MHD_NO;
 	}
 	if (request->stage == REQUEST_READING) {
 		request->stage = REQUEST_HANDLED;
@@ -828,5 +828,10 @@ void http_server_counts(const struct http_server *server, struct http_counts *co
 	for (size_t i = 0; i < server->listener_count; i++) {
 		const union MHD_DaemonInfo *info = server->listeners[i].mhd ? MHD_get_daemon_info(server->listeners[i].mhd, MHD_DAEMON_INFO_CURRENT_CONNECTIONS) : NULL;
 		counts->connections += info ? info->num_connections : 0;
+	}
+	counts->stream_bytes = 0;
+	LIST_EACH(link, &server->streams) {
+		const struct http_stream *stream = CONTAINER_OF(link, struct http_stream, link);
+		counts->stream_bytes += stream->out.len - stream->taken;
 	}
 }

@@ -16,7 +16,7 @@
 enum {
 	HTTP_CONNECTION_MEMORY = 8 << 10, /* bytes of one request's line and headers; past it 431 */
 	HTTP_URL_MAX = 4 << 10,
-	HTTP_QUERY_MAX = 32, /* parameters */
+	HTTP_QUERY_MAX = 32, /* known parameters of one route */
 	HTTP_DRAIN_MAX = 64 << 20, /* a refused body up to this size is read and thrown away, so that its sender sees the answer */
 	HTTP_BACKLOG = 1024,
 	HTTP_ROUNDS_MAX = 16, /* of libmicrohttpd in one turn of the loop */
@@ -57,7 +57,7 @@ struct request {
 	enum request_stage stage;
 	bool refused; /* answered before its body was read */
 	bool waits; /* counted as a waiter */
-	size_t body_counted;
+	size_t body_counted, drained;
 	unsigned status;
 	struct buffer answer;
 	const char *content_type;
@@ -81,6 +81,7 @@ struct http_handler {
 
 struct http_counts {
 	uint64_t requests, connections, waiters, streams, waiters_gone, refused;
+	uint64_t stream_bytes; /* written into streams and not taken by their clients */
 	uint64_t by_class[6]; /* answers by hundreds of their status */
 };
 

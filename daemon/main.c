@@ -191,6 +191,8 @@ int main(int count, char **arguments)
 	} else {
 		daemon->stage = DAEMON_SERVING;
 		say_ready(daemon);
+		if (daemon->stop_asked)
+			shutdown_begin(daemon, "a signal during the start");
 		uv_run(&daemon->loop, UV_RUN_DEFAULT); /* shutdown.c ends it */
 	}
 	return stop_all(daemon);

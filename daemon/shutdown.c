@@ -121,8 +121,10 @@ static void on_signal(uv_signal_t *handle, int number)
 {
 	struct daemon *daemon = handle->data;
 
-	if (daemon->stage == DAEMON_STARTING)
+	if (daemon->stage == DAEMON_STARTING) {
+		daemon->stop_asked = true; /* main() looks when the start is over */
 		return;
+	}
 	shutdown_begin(daemon, number == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
