@@ -167,8 +167,10 @@ static void on_commit(struct world *world, void *arg)
 		journal->commit_due = true;
 		world_at(world, random_between(&world->random, 100, 8000), true, on_commit, NULL);
 	}
-	bool crash = (world->faults && random_chance(&world->random, 12)) || (world->crash_wanted && journal->batches >= 6 && some_run_is_open(world));
-	unsigned crash_when = world->crash_wanted ? 0 : (unsigned)random_below(&world->random, 3);
+	/* Each seed crashes and loads a run at least once. */
+	bool forced = world->faults && journal->batches >= 2 && (world->counters.crashes == 0 || world->counters.loads == 0) && some_run_is_open(world);
+	bool crash = forced || (world->faults && random_chance(&world->random, 12));
+	unsigned crash_when = forced ? 0 : (unsigned)random_below(&world->random, 3);
 	if (crash && crash_when == 0) {
 		world_crash(world);
 		return;

@@ -134,7 +134,7 @@ struct world {
 	uint64_t event_order;
 	struct engine *engine;
 	unsigned boot;
-	bool stopping, faults, full, crash_wanted, first_failure_done;
+	bool stopping, faults, full, first_failure_done;
 	struct journal journal;
 	struct list attempts;
 	struct definition *definitions[WORLD_DEFINITIONS];

@@ -146,7 +146,6 @@ static void start_engine(struct world *world)
 void world_crash(struct world *world)
 {
 	world->counters.crashes++;
-	world->crash_wanted = false;
 	journal_forget_queue(&world->journal);
 	engine_drop(world->engine);
 	if (!list_empty(&world->attempts))
@@ -211,7 +210,7 @@ static void on_full(struct world *world, void *arg)
 static void on_faults_end(struct world *world, void *arg)
 {
 	(void)arg;
-	world->faults = world->full = world->crash_wanted = false;
+	world->faults = world->full = false;
 }
 
 /* --- clients ------------------------------------------------------------------------------------------------------- */
@@ -426,7 +425,7 @@ static void plan_faults(struct world *world)
 {
 	struct random *random = &world->random;
 
-	world->faults = world->crash_wanted = true;
+	world->faults = true;
 	for (uint64_t i = random_below(random, 4); i > 0; i--)
 		world_at(world, random_below(random, FAULTS_UNTIL_US / 2), false, on_crash, NULL);
 	for (uint64_t i = random_below(random, 3); i > 0; i--)
