@@ -1,11 +1,11 @@
-// Rough conditions: clients that go away, a second daemon, SIGTERM under load, SIGKILL while streams are open, a full disk, many runs.
+// Rough conditions: clients that go away, a second daemon, SIGTERM under load, SIGKILL while streams are open, a full disk, a lock, many runs.
 // Nothing acknowledged is lost, nothing stays behind, and the daemon goes on by itself as soon as it can.
 import { spawnSync } from 'node:child_process';
-import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
-import { Daemon, atEnd, check, definition, documentOf, equal, exitOf, extractionOf, finish, match, memoryOf, pause, problem, programs, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
+import { Daemon, atEnd, check, definition, documentOf, equal, exitOf, extractionOf, finish, firstLine, launch, match, memoryOf, pause, problem, programs, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
 
 const draw = random(seedOf(5));
 const sim = await startSimulator();
@@ -183,18 +183,31 @@ await test('killed while streams are open, they go on after the restart from Las
 
 // ---- A full disk ----
 
-// A small file system of its own for the data folder: { path, fill(), free() }. Where nothing may be mounted: null.
-function smallDisk(daemon) {
+// A small file system for the data folder: { path, wrap?, fill(), free() }. A mount where that is allowed, else one in a namespace of its own,
+// else the machine's own small one (containers have 64 MiB at /dev/shm).
+async function smallDisk(daemon) {
 	const path = join(daemon.folder, 'disk');
 	mkdirSync(path);
 	const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8m,mode=0755', 'none', path], { encoding: 'utf8' });
-	if (mounted.status !== 0) {
-		console.log(`# no file system can be mounted here (${mounted.stderr.trim()}): a limit on the size of files instead`);
-		return null;
+	if (mounted.status === 0) {
+		atEnd(() => spawnSync('umount', ['-l', path]));
+		return diskAt(path, path);
 	}
-	const unmount = () => spawnSync('umount', ['-l', path]);
-	atEnd(unmount);
-	const filler = join(path, 'filler');
+	const holder = launch('unshare', ['--user', '--map-root-user', '--mount', 'sh', '-c', '/bin/mount -t tmpfs -o size=8m none "$1" && echo ready && exec sleep 3600', 'sh', path]);
+	if (await firstLine(holder, 'unshare').catch(() => null) === 'ready') {
+		console.log('# nothing may be mounted here: a mount in a namespace of its own instead');
+		return { ...diskAt(path, `/proc/${holder.pid}/root${path}`), wrap: ['nsenter', '--preserve-credentials', '--user', '--mount', '--target', String(holder.pid)] };
+	}
+	const { bsize, blocks } = statfsSync('/dev/shm');
+	check(bsize * blocks <= 256 << 20, 'this test needs a small file system: it may neither mount one nor make a namespace, and /dev/shm is large');
+	console.log('# nothing may be mounted here: /dev/shm instead');
+	const shm = mkdtempSync('/dev/shm/reprise-');
+	atEnd(() => rmSync(shm, { recursive: true, force: true }));
+	return diskAt(shm, shm);
+}
+
+function diskAt(path, outside) {
+	const filler = join(outside, 'filler');
 	return {
 		path,
 		fill() {
@@ -202,28 +215,18 @@ function smallDisk(daemon) {
 			for (let size = 64 << 10; size >= 512; size >>= 1)
 				try { for (;;) writeSync(fd, Buffer.alloc(size)); } catch (error) { equal(error.code, 'ENOSPC', 'filling'); }
 			closeSync(fd);
-			equal(statfsSync(path).bavail, 0, 'free blocks');
+			equal(statfsSync(outside).bavail, 0, 'free blocks');
 		},
 		free: () => rmSync(filler),
 	};
 }
 
-// No file may grow: what a full disk is where nothing can be mounted.
-const sizeLimit = daemon => ({
-	fill: () => {
-		const size = Math.max(...['journal.db', 'journal.db-wal'].map(name => { try { return readFileSync(join(daemon.data, name)).length; } catch { return 0; } }));
-		equal(spawnSync('prlimit', ['--pid', String(daemon.pid), `--fsize=${size + 4096}:unlimited`]).status, 0, 'prlimit');
-	},
-	free: () => equal(spawnSync('prlimit', ['--pid', String(daemon.pid), '--fsize=unlimited:unlimited']).status, 0, 'prlimit'),
-});
-
 await test('a disk that fills up: submissions get 507, what was acknowledged stays, and with space again it goes on without a restart', async () => {
 	const daemon = new Daemon('conditions', { runtimes });
-	const disk = smallDisk(daemon);
-	if (disk)
-		daemon.data = join(disk.path, 'data');
+	const { path, wrap, fill, free } = await smallDisk(daemon);
+	daemon.data = join(path, 'data');
+	daemon.wrap = wrap;
 	await daemon.start();
-	const { fill, free } = disk ?? sizeLimit(daemon);
 	const { pid } = daemon, acknowledged = [];
 	await sim.script({ cadence: { firstByteMs: 1500 } });
 	for (let i = 0; i < 20; i++) {
@@ -273,6 +276,30 @@ await test('a disk that fills up: submissions get 507, what was acknowledged sta
 	await daemon.start();
 	for (const id of acknowledged)
 		equal((await daemon.run(id)).status, 'completed', `${id} after a restart`);
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+// ---- Somebody else at the journal ----
+
+await test('a foreign process that holds the journal\'s write lock delays submissions and loses none; reading goes on', async () => {
+	const daemon = new Daemon('conditions', { runtimes });
+	await daemon.start();
+	await daemon.post('/v1/runs', setOf('before'), 201);
+	equal((await daemon.ended('before')).status, 'completed', 'before');
+	const holder = launch('sh', ['-c', '(echo "BEGIN IMMEDIATE; SELECT 1;"; sleep 3; echo "ROLLBACK;") | sqlite3 "$1"', 'sh', join(daemon.data, 'journal.db')]);
+	equal(await firstLine(holder, 'sqlite3'), '1', 'the lock is held');
+	let released = false;
+	holder.gone.then(() => { released = true; });
+	const submitted = Array.from({ length: 40 }, (_, i) => daemon.ask('POST', '/v1/runs', setOf(`locked-${i}`, i)).then(answer => answer.status));
+	await pause(200);
+	equal((await daemon.run('before')).status, 'completed', 'reading');
+	equal((await daemon.ask('GET', '/healthz')).status, 200, 'health');
+	check(!released, 'the lock was held meanwhile');
+	await exitOf(holder);
+	equal(await Promise.all(submitted), Array(40).fill(201), 'each is acknowledged in the end');
+	for (let i = 0; i < 40; i++)
+		equal((await daemon.ended(`locked-${i}`)).status, 'completed', `locked-${i}`);
 	daemon.verifyJournal();
 	await daemon.stop();
 });

@@ -123,7 +123,7 @@ const running = new Set();
 // Also where a script breaks off half way: nothing that was started stays behind.
 process.on('exit', () => running.forEach(child => child.kill('SIGKILL')));
 
-function launch(program, args, { env = {}, uid, gid, wrap = [] } = {}) {
+export function launch(program, args, { env = {}, uid, gid, wrap = [] } = {}) {
 	const [file, ...rest] = [...wrap, program, ...args];
 	const child = spawn(file, rest, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env }, uid, gid });
 	child.output = '';
@@ -156,7 +156,8 @@ export async function exitOf(child, withinMs = EXIT_WITHIN_MS) {
 	return end;
 }
 
-async function firstLine(child, what, withinMs = READY_WITHIN_MS) {
+// What a program says first.
+export async function firstLine(child, what, withinMs = READY_WITHIN_MS) {
 	let timer;
 	const line = new Promise((done, fail) => {
 		const look = () => { const at = child.output.indexOf('\n'); if (at >= 0) done(child.output.slice(0, at)); };
