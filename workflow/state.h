@@ -14,6 +14,7 @@
 #include "workflow/language/definition.h"
 
 enum { STATE_LOOP_DEPTH_MAX = STEP_LOOPS_MAX };
+_Static_assert((int)STATE_LOOP_DEPTH_MAX == (int)DEFINITION_LOOPS_MAX, "every path that a definition can have fits");
 
 /* A value of the run. Small ones are here in full; larger ones are known by digest and place and loaded when needed. */
 struct value {

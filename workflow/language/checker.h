@@ -4,7 +4,7 @@
 
 #include "workflow/language/definition.h"
 
-enum { CHECKER_VARIABLES_MAX = 160 }; /* five of the language and two for each of at most 64 nested loops */
+enum { CHECKER_VARIABLES_MAX = 5 + 2 * DEFINITION_LOOPS_MAX }; /* five of the language and two for each loop around */
 
 struct checker {
 	struct definition *definition;

@@ -199,6 +199,15 @@ static const char *read_expression(struct checker *checker, const struct json *v
 	return text;
 }
 
+/* An iteration path has a fixed length. False: a problem was added. */
+static bool may_loop(struct checker *checker, const struct task *task)
+{
+	if (task->loop_depth < DEFINITION_LOOPS_MAX)
+		return true;
+	checker_fail(checker, "`call: extraction` is a loop, too", "more than %d loops inside one another", DEFINITION_LOOPS_MAX);
+	return false;
+}
+
 static void read_concurrency(struct checker *checker, struct task *task, const struct json *value)
 {
 	const struct json *concurrency = json_get(json_get(value, "metadata"), "concurrency");
@@ -222,8 +231,11 @@ static void read_for(struct checker *checker, struct task *task, const struct js
 	static const struct key loop_keys[] = {{"each", KEY_OPTIONAL, NULL}, {"in", KEY_REQUIRED, NULL}, {"at", KEY_OPTIONAL, NULL}};
 	const struct json *loop = json_get(value, "for"), *in = json_get(loop, "in"), *condition = json_get(value, "while");
 	const struct json *body = json_get(value, "do");
-	size_t variable_count = checker->variable_count, len = checker_enter(checker, "for"), inner_len;
+	size_t variable_count = checker->variable_count, len, inner_len;
 
+	if (!may_loop(checker, task))
+		return;
+	len = checker_enter(checker, "for");
 	task->each = "item";
 	task->at = "index";
 	task->in = "";
@@ -246,7 +258,7 @@ static void read_for(struct checker *checker, struct task *task, const struct js
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'for' task");
 	read_concurrency(checker, task, value);
 
-	CHECK(checker->variable_count + 2 <= CHECKER_VARIABLES_MAX); /* depth of the document bounds the loops */
+	CHECK(checker->variable_count + 2 <= CHECKER_VARIABLES_MAX); /* may_loop() */
 	checker->variables[checker->variable_count++] = task->each;
 	checker->variables[checker->variable_count++] = task->at;
 	if (condition) {
@@ -331,7 +343,8 @@ static void read_call(struct checker *checker, struct task *task, const struct j
 	if (checker->problems->errors > errors)
 		return;
 	if (expand_is_built_in(name)) {
-		expand_built_in(checker->definition, task, name, with);
+		if (may_loop(checker, task))
+			expand_built_in(checker->definition, task, name, with);
 		return;
 	}
 	task->function = strcmp(name, "http") == 0 ? FUNCTION_HTTP : FUNCTION_INFERENCE;

@@ -14,6 +14,7 @@ enum {
 	DEFINITION_TASKS_MAX = 10000,
 	DEFINITION_TASK_NAME_MAX = 128, /* bytes; references repeat the names of all enclosing tasks */
 	DEFINITION_PROBLEMS_MAX = 100,
+	DEFINITION_LOOPS_MAX = 16, /* `for` tasks inside one another, the one that `extraction` becomes included */
 	FOR_CONCURRENCY_MAX = 1024,
 };
 

@@ -687,28 +687,46 @@ START_TEST(names_and_concurrency_are_limited)
 }
 END_TEST
 
-/* Tasks nest as deep as the text may: 64 levels hold 20 loops, each with its variables in scope. */
-START_TEST(loops_nest_to_the_depth_of_the_text)
+/* Sixteen loops inside one another are taken, each with its variables in scope; one more is not, be it one that `extraction` makes:
+ * iteration paths have no more room. */
+START_TEST(nested_loops_are_limited)
 {
-	enum { LOOPS = 20 };
-	struct buffer text;
-	struct fixture fixture;
-	const struct task *task;
+	static const struct {
+		int loops;
+		const char *innermost;
+		size_t errors;
+	} cases[] = {
+		{DEFINITION_LOOPS_MAX, "{set: '${ $e0 }'}", 0},
+		{DEFINITION_LOOPS_MAX + 1, "{set: '${ $e0 }'}", 1},
+		{DEFINITION_LOOPS_MAX - 1, "{call: extraction, with: {runtime: r, document: '${ $e0 }'}}", 0},
+		{DEFINITION_LOOPS_MAX, "{call: extraction, with: {runtime: r, document: '${ $e0 }'}}", 1},
+	};
 
-	buffer_init(&text, DEFINITION_SOURCE_MAX);
-	buffer_add_text(&text, DOCUMENT "do: ");
-	for (int i = 0; i < LOOPS; i++)
-		buffer_printf(&text, "[{l%d: {for: {each: e%d, at: a%d, in: .x}, do: ", i, i, i);
-	buffer_add_text(&text, "[{s: {set: '${ $e0 }'}}]");
-	for (int i = 0; i < LOOPS; i++)
-		buffer_add_text(&text, "}}]");
-	load_good(&fixture, buffer_text(&text));
-	task = fixture.definition->root;
-	for (int i = 0; i < LOOPS; i++)
-		task = child(task, 0);
-	ck_assert_uint_eq(child(task, 0)->loop_depth, LOOPS);
-	unload(&fixture);
-	buffer_close(&text);
+	for (size_t c = 0; c < COUNT_OF(cases); c++) {
+		struct buffer text;
+		struct fixture fixture;
+		const struct task *task;
+
+		buffer_init(&text, DEFINITION_SOURCE_MAX);
+		buffer_add_text(&text, DOCUMENT "do: ");
+		for (int i = 0; i < cases[c].loops; i++)
+			buffer_printf(&text, "[{l%d: {for: {each: e%d, at: a%d, in: .x}, do: ", i, i, i);
+		buffer_printf(&text, "[{s: %s}]", cases[c].innermost);
+		for (int i = 0; i < cases[c].loops; i++)
+			buffer_add_text(&text, "}}]");
+		load(&fixture, buffer_text(&text));
+		ck_assert_uint_eq(fixture.problems.errors, cases[c].errors);
+		if (cases[c].errors > 0) {
+			ck_assert_str_eq(fixture.problems.items[0].message, "more than 16 loops inside one another");
+		} else {
+			task = fixture.definition->root;
+			for (int i = 0; i < cases[c].loops; i++)
+				task = child(task, 0);
+			ck_assert_uint_eq(child(task, 0)->loop_depth, (size_t)cases[c].loops);
+		}
+		unload(&fixture);
+		buffer_close(&text);
+	}
 }
 END_TEST
 
@@ -778,7 +796,7 @@ int main(void)
 	tcase_add_test(tests, lint_warns);
 	tcase_add_test(tests, tasks_are_limited);
 	tcase_add_test(tests, names_and_concurrency_are_limited);
-	tcase_add_test(tests, loops_nest_to_the_depth_of_the_text);
+	tcase_add_test(tests, nested_loops_are_limited);
 	tcase_add_test(tests, specification_definitions);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
