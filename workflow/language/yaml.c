@@ -10,12 +10,13 @@
 #include "workflow/language/number.h"
 
 /* What an anchor names, once its node is complete. Aliases share the node: nothing is ever copied, so a bomb of aliases
- * costs nothing to read; `nodes` and `height` are what it would be when written out, and those count against the limits. */
+ * costs nothing to read; `nodes`, `height` and `text_len` are what it would be when written out, as it is when it is hashed, and
+ * those count against the limits. */
 struct anchor {
 	const char *name;
 	struct json *json; /* NULL: the node is still being read, an alias would contain itself */
 	struct place *place;
-	size_t nodes, height;
+	size_t nodes, height, text_len;
 };
 
 struct reader {
@@ -25,7 +26,7 @@ struct reader {
 	struct fy_parser *parser;
 	struct anchor anchors[YAML_ANCHORS_MAX];
 	size_t anchor_count;
-	size_t nodes;
+	size_t nodes, text_len;
 	struct buffer pointer; /* JSON pointer of the node that is being read */
 	struct buffer text; /* of the single-quoted scalar that is being read */
 	bool stopped; /* no sense in reading on */
@@ -36,7 +37,7 @@ struct reader {
 struct node {
 	struct json *json;
 	struct place *place;
-	size_t nodes, height;
+	size_t nodes, height, text_len;
 	size_t line, column;
 };
 
@@ -68,6 +69,20 @@ static bool stop(struct reader *reader, size_t line, size_t column, const char *
 	reader->stopped = reader->refused = true;
 	return false;
 }
+
+/* What an author wrote, and what aliases stand for, against the limits. */
+static bool count_nodes(struct reader *reader, size_t nodes, size_t text_len, size_t line, size_t column)
+{
+	reader->nodes += nodes; /* these are at most the limits: no overflow */
+	reader->text_len += text_len;
+	if (reader->nodes > DEFINITION_NODES_MAX)
+		return stop(reader, line, column, NULL, "more than 100000 values, aliases written out");
+	if (reader->text_len > YAML_TEXT_MAX)
+		return stop(reader, line, column, NULL, "more than 4194304 bytes of text, aliases written out");
+	return true;
+}
+
+_Static_assert(DEFINITION_NODES_MAX == 100000 && YAML_TEXT_MAX == 4194304, "the messages say so");
 
 /* Authors write expressions without quotes; YAML then sees its own signs in them. */
 static const char *guess_hint(const struct reader *reader, size_t line)
@@ -340,6 +355,9 @@ static bool read_scalar(struct reader *reader, const struct fy_event *event, str
 	node->json = json_null(reader->arena); /* what stands for a value that is wrong */
 	if (!text)
 		return true;
+	node->text_len = len;
+	if (!count_nodes(reader, 0, len, node->line, node->column))
+		return false;
 	if (tag == TAG_NONE && !plain)
 		tag = TAG_STRING;
 	switch (tag) {
@@ -420,14 +438,6 @@ static struct anchor *open_anchor(struct reader *reader, struct fy_token *token,
 	return anchor;
 }
 
-static bool count_nodes(struct reader *reader, size_t nodes, size_t line, size_t column)
-{
-	reader->nodes += nodes; /* both are at most the limit: no overflow */
-	if (reader->nodes > DEFINITION_NODES_MAX)
-		return stop(reader, line, column, NULL, "more than 100000 values, aliases written out");
-	return true;
-}
-
 static bool read_alias(struct reader *reader, const struct fy_event *event, size_t depth, struct node *node)
 {
 	size_t len;
@@ -442,12 +452,13 @@ static bool read_alias(struct reader *reader, const struct fy_event *event, size
 			return stop(reader, node->line, node->column, NULL, "an alias that contains itself");
 		if (depth + anchor->height > DEFINITION_DEPTH_MAX + 1)
 			return stop(reader, node->line, node->column, NULL, "nested deeper than 64 levels, aliases written out");
-		if (!count_nodes(reader, anchor->nodes, node->line, node->column))
+		if (!count_nodes(reader, anchor->nodes, anchor->text_len, node->line, node->column))
 			return false;
 		node->json = anchor->json;
 		node->place = anchor->place;
 		node->nodes = anchor->nodes;
 		node->height = anchor->height;
+		node->text_len = anchor->text_len;
 		return true;
 	}
 	return stop(reader, node->line, node->column, "an alias must follow its anchor", "an alias without an anchor");
@@ -502,7 +513,7 @@ static bool read_key(struct reader *reader, struct fy_event *event, struct pair 
 	pair->name = scalar_text(reader, event->scalar.value, pair->line, pair->column, &pair->name_len);
 	if (!pair->name)
 		reader->stopped = reader->refused = true;
-	return !reader->stopped;
+	return !reader->stopped && count_nodes(reader, 0, pair->name_len, pair->line, pair->column);
 }
 
 static bool read_mapping(struct reader *reader, size_t depth, struct node *node)
@@ -539,6 +550,7 @@ static bool read_mapping(struct reader *reader, size_t depth, struct node *node)
 		child = place_add(reader->arena, node->place);
 		*child = (struct place_child){pair.name, pair.name_len, pair.line, pair.column, value.place};
 		node->nodes += value.nodes;
+		node->text_len += pair.name_len + value.text_len;
 		if (value.height + 1 > node->height)
 			node->height = value.height + 1;
 		pair.value = value.json;
@@ -570,6 +582,7 @@ static bool read_sequence(struct reader *reader, size_t depth, struct node *node
 		place_add(reader->arena, node->place)->place = item.place;
 		json_add(reader->arena, node->json, item.json);
 		node->nodes += item.nodes;
+		node->text_len += item.text_len;
 		if (item.height + 1 > node->height)
 			node->height = item.height + 1;
 	}
@@ -585,7 +598,7 @@ static bool read_node(struct reader *reader, struct fy_event *event, size_t dept
 	mark_event(event, &node->line, &node->column);
 	if (event->type == FYET_ALIAS)
 		return read_alias(reader, event, depth, node);
-	if (!count_nodes(reader, 1, node->line, node->column))
+	if (!count_nodes(reader, 1, 0, node->line, node->column))
 		return false;
 	node->nodes = 1;
 	node->height = event->type == FYET_SCALAR ? 0 : 1;
@@ -619,6 +632,7 @@ static bool read_node(struct reader *reader, struct fy_event *event, size_t dept
 		anchor->place = node->place;
 		anchor->nodes = node->nodes;
 		anchor->height = node->height;
+		anchor->text_len = node->text_len;
 	}
 	return ok;
 }

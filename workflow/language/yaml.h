@@ -3,7 +3,12 @@
 
 #include "workflow/language/position.h"
 
-enum { YAML_ANCHORS_MAX = 1000 }; /* each alias looks through them */
+enum {
+	YAML_ANCHORS_MAX = 1000, /* each alias looks through them */
+	/* Bytes of all names and texts, aliases written out. Without aliases a source stays below: two bytes of it ("\\L") make at most
+	 * three. */
+	YAML_TEXT_MAX = 4 << 20,
+};
 
 /* Valid UTF-8 without NUL and byte order mark comes in. NULL: problems were added. `place` may be NULL. */
 struct json *yaml_read(struct arena *arena, struct bytes source, struct place **place, struct problems *problems);

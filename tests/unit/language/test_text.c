@@ -380,6 +380,27 @@ START_TEST(values_are_limited)
 }
 END_TEST
 
+/* Aliases of a long text count as often as they stand there: 4 MiB in all are read, one byte more is not. */
+START_TEST(text_of_aliases_is_limited)
+{
+	enum { ANCHOR_LEN = 512 * 1024 };
+
+	for (int extra = 0; extra < 2; extra++) {
+		struct buffer text;
+
+		buffer_init(&text, DEFINITION_SOURCE_MAX);
+		buffer_add_text(&text, "- &a {k: ");
+		add_many(&text, ANCHOR_LEN - 1, "x");
+		buffer_add_text(&text, "}\n");
+		add_many(&text, YAML_TEXT_MAX / ANCHOR_LEN - 1, "- *a\n");
+		if (extra)
+			buffer_add_text(&text, "- x\n");
+		expect(&text, TEXT_YAML, extra ? "more than 4194304 bytes of text" : NULL);
+		buffer_close(&text);
+	}
+}
+END_TEST
+
 /* 1,000 anchors are read, one more is not. */
 START_TEST(anchors_are_limited)
 {
@@ -511,6 +532,7 @@ int main(void)
 	tcase_add_test(tests, size_is_limited);
 	tcase_add_test(tests, depth_is_limited);
 	tcase_add_test(tests, values_are_limited);
+	tcase_add_test(tests, text_of_aliases_is_limited);
 	tcase_add_test(tests, anchors_are_limited);
 	tcase_add_test(tests, problems_are_limited);
 	tcase_add_test(tests, warnings_leave_room_for_errors);
