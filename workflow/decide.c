@@ -154,12 +154,17 @@ static struct value *make_value(struct deciding *d, const struct json *json)
 	return value_of_bytes(d, json, json_print_arena(json, d->arena));
 }
 
-/* What an expression or a loop put together: a few tasks can make much of little. NULL and an error past CONTENT_MAX. */
+/* What an expression or a loop put together, or a peer answered: a few tasks can make much of little, and what is committed must be
+ * readable for ever. NULL and an error past CONTENT_MAX or JSON_DEPTH_MAX. */
 static struct value *make_bounded(struct deciding *d, const struct json *json, struct error *error)
 {
 	struct buffer text;
 	struct value *value = NULL;
 
+	if (!json_nests_within(json, JSON_DEPTH_MAX)) {
+		error_set(error, ERR_TOO_LARGE, "the value nests deeper than %d levels, the most allowed (JSON_DEPTH_MAX)", JSON_DEPTH_MAX);
+		return NULL;
+	}
 	buffer_init(&text, CONTENT_MAX);
 	json_print(json, &text);
 	if (text.overflow)
@@ -976,7 +981,7 @@ static void finish_attempt(struct deciding *d, const struct instance *instance, 
 	emit(d, entry);
 }
 
-static void complete_call(struct deciding *d, const struct instance *instance, const char *step, const struct json *output)
+static void complete_call(struct deciding *d, const struct instance *instance, const char *step, struct value *output)
 {
 	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step);
 	const struct task *task = instance->task;
@@ -984,7 +989,7 @@ static void complete_call(struct deciding *d, const struct instance *instance, c
 	uint64_t path[STATE_LOOP_DEPTH_MAX];
 
 	memcpy(path, instance->path, path_count * sizeof *path);
-	name_value(d, entry, "output", make_value(d, output));
+	name_value(d, entry, "output", output);
 	emit(d, entry);
 	push_parent(d, task, path, path_count);
 }
@@ -1006,13 +1011,31 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 		return;
 	}
 	if (outcome->output) { /* onFailure: continue. The section's outcome names the class (semantics.md 6). */
-		complete_call(d, instance, step, outcome->output);
+		complete_call(d, instance, step, make_value(d, outcome->output));
 		return;
 	}
 	const char *title = arena_printf(d->arena, "%s: attempt %u %s", instance->task->name, instance->attempt, failure_name(outcome->failure));
 	fault_task(d, instance->task, instance->path, instance->path_count,
 		   error_json(d, failure_error_type(outcome->failure), outcome->status >= 400 ? outcome->status : failure_status(outcome->failure), title,
 			      outcome->detail, instance->task->reference, failure_name(outcome->failure)));
+}
+
+/* An answer that could not be kept is one that cannot be used: the attempt has failed. */
+static void refuse_output(struct deciding *d, const struct instance *instance, const char *step, const struct error *error)
+{
+	const struct trigger *trigger = d->trigger;
+	struct outcome refused = *trigger->outcome;
+	struct trigger instead = *trigger;
+
+	refused.ok = false;
+	refused.failure = FAILURE_SCHEMA_INVALID;
+	refused.detail = error->message;
+	refused.status = 0;
+	refused.output = NULL;
+	instead.outcome = &refused;
+	d->trigger = &instead;
+	fail_attempt(d, instance, step);
+	d->trigger = trigger;
 }
 
 static void on_activity_done(struct deciding *d)
@@ -1028,6 +1051,12 @@ static void on_activity_done(struct deciding *d)
 		fail_attempt(d, instance, trigger->step_id);
 		return;
 	}
+	struct error error = {0};
+	struct value *output = make_bounded(d, outcome->output, &error);
+	if (!output) {
+		refuse_output(d, instance, trigger->step_id, &error);
+		return;
+	}
 	if (outcome->document.data) {
 		struct entry *entry = new_entry(d, ENTRY_DOCUMENT_ADDED);
 		entry_add_value(d->arena, entry, "document", outcome->document);
@@ -1036,7 +1065,8 @@ static void on_activity_done(struct deciding *d)
 		emit(d, entry);
 	}
 	finish_attempt(d, instance, trigger->step_id, ENTRY_ATTEMPT_SUCCEEDED);
-	const struct json *output = outcome->facts ? record_facts(d, instance, trigger->step_id) : outcome->output;
+	if (outcome->facts)
+		output = make_value(d, record_facts(d, instance, trigger->step_id));
 	/* The draft's copy may have moved: emit() changed it. */
 	complete_call(d, state_find_step(&d->draft, trigger->step_id, d->arena, NULL), trigger->step_id, output);
 }

@@ -1401,6 +1401,19 @@ bool json_equal(const struct json *a, const struct json *b)
 	return false;
 }
 
+bool json_nests_within(const struct json *json, size_t levels)
+{
+	bool within = true;
+
+	if (json == NULL || (json->type != JSON_ARRAY && json->type != JSON_OBJECT))
+		return true;
+	if (levels == 0)
+		return false;
+	for (size_t i = 0; i < json_count(json) && within; i++)
+		within = json_nests_within(json->type == JSON_ARRAY ? json->array.items[i] : json->object.members[i].value, levels - 1);
+	return within;
+}
+
 bool json_truthy(const struct json *json)
 {
 	return json != NULL && json->type != JSON_NULL && !(json->type == JSON_BOOLEAN && !json->boolean);

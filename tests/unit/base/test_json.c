@@ -959,6 +959,12 @@ START_TEST(looking_never_fails)
 	ck_assert(json_is_integer(json_number(&arena, 9007199254740991)));
 	ck_assert(json_is_integer(json_number(&arena, -9007199254740991)));
 	ck_assert(!json_is_integer(json_number(&arena, 9007199254740992)));
+	ck_assert(json_nests_within(NULL, 0));
+	ck_assert(json_nests_within(json_number(&arena, 0), 0));
+	ck_assert(!json_nests_within(json_array(&arena), 0));
+	ck_assert(json_nests_within(json_array(&arena), 1));
+	ck_assert(!json_nests_within(json_parse(&arena, BYTES_OF("{\"a\":1,\"b\":[{}]}"), JSON_STRICT, NULL, NULL), 2));
+	ck_assert(json_nests_within(json_parse(&arena, BYTES_OF("{\"a\":1,\"b\":[{}]}"), JSON_STRICT, NULL, NULL), 3));
 	ck_assert(!json_truthy(NULL));
 	ck_assert(!json_truthy(json_get(json, "z")));
 	ck_assert(!json_truthy(json_get(json, "f")));

@@ -238,6 +238,81 @@ START_TEST(cancel_and_kill)
 }
 END_TEST
 
+/* `inside` within so many levels of arrays. */
+static const char *nest(struct fixture *f, int levels, const char *inside)
+{
+	struct buffer text;
+
+	buffer_init(&text, 1 << 20);
+	for (int i = 0; i < levels; i++)
+		buffer_add_char(&text, '[');
+	buffer_add_text(&text, inside);
+	for (int i = 0; i < levels; i++)
+		buffer_add_char(&text, ']');
+	const char *copy = arena_text(&f->arena, buffer_text(&text));
+	buffer_close(&text);
+	return copy;
+}
+
+/* A value of 128 levels is kept and read back; what a map or an answer puts one level around it is a fault, as nothing could read it. */
+START_TEST(depth_of_values_is_limited)
+{
+	static const char map[] = "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":1},\"do\":[{\"c\":{" CALL "}}]}},{\"after\":{" CALL "}}]";
+
+	for (int extra = 0; extra < 2; extra++) {
+		struct fixture f;
+		fixture_open(&f, map);
+		fixture_submit(&f, "{\"l\":[1]}");
+		fixture_succeed(&f, "/do/0/m/do/0/c#0@1", 1, nest(&f, JSON_DEPTH_MAX - 1 + extra, "1"));
+		if (extra) {
+			const struct json *error = fixture_json(&f, fixture_print(&f, f.state.error));
+			ck_assert_str_eq(json_get_text(error, "detail"), "the value nests deeper than 128 levels, the most allowed (JSON_DEPTH_MAX)");
+			ck_assert_str_eq(json_get_text(error, "instance"), "/do/0/m");
+		} else {
+			ck_assert_str_eq(fixture_effects(&f), "start /do/1/after@1 1");
+			fixture_json(&f, fixture_print(&f, state_find_step(&f.state, "/do/1/after@1", &f.arena, NULL)->input));
+		}
+		fixture_close(&f);
+	}
+
+	struct fixture f;
+	fixture_open(&f, "[{\"a\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	struct json *output = json_array(&f.arena);
+	json_add(&f.arena, output, fixture_json(&f, nest(&f, JSON_DEPTH_MAX, "1")));
+	struct outcome outcome = {.ok = true, .output = output, .retry_attempts = 3};
+	fixture_done(&f, "/do/0/a@1", 1, &outcome);
+	ck_assert_str_eq(fixture_said(&f), "attempt.failed /do/0/a@1, task.faulted /do/0/a@1, run.faulted");
+	ck_assert_str_eq(json_get_text(fixture_json(&f, fixture_print(&f, f.state.error)), "class"), "schema-invalid");
+	fixture_close(&f);
+}
+END_TEST
+
+/* Sixteen loops inside one another, the most there may be: each path fits. */
+START_TEST(loops_as_deep_as_they_may_be)
+{
+	struct fixture f;
+	struct buffer text;
+
+	memset(&f, 0, sizeof f);
+	buffer_init(&text, 1 << 20);
+	for (int i = 0; i < DEFINITION_LOOPS_MAX; i++)
+		buffer_printf(&text, "[{\"l%d\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":1},\"do\":", i);
+	buffer_add_text(&text, "[{\"c\":{" CALL "}}]");
+	for (int i = 0; i < DEFINITION_LOOPS_MAX; i++)
+		buffer_add_text(&text, "}}]");
+	fixture_open(&f, buffer_text(&text));
+	fixture_submit(&f, "{\"l\":[1]}");
+	ck_assert_uint_eq(f.decision.effect_count, 1);
+	const char *step = arena_text(&f.arena, f.decision.effects[0].step_id);
+	ck_assert_msg(strstr(step, "#0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0@1") != NULL, "%s", step);
+	fixture_succeed(&f, step, 1, "7");
+	ck_assert_str_eq(fixture_print(&f, f.state.output), nest(&f, DEFINITION_LOOPS_MAX, "7"));
+	fixture_close(&f);
+	buffer_close(&text);
+}
+END_TEST
+
 /* Past its soft limit a decision stops and goes on after its commit; nothing is lost or done twice. */
 START_TEST(long_decisions_continue)
 {
@@ -391,6 +466,6 @@ END_TEST
 
 SUITE_ABORTS(submitted_twice_stops)
 SUITE_MAIN("workflow-decide", pure_run_is_one_decision, chain_of_calls, stale_triggers_decide_nothing, retries, lasting_failures_are_not_retried,
-	   restart_redoes_what_was_in_flight, map_loop, chained_loop, loops_without_items, loops_without_tasks, fault_calls_off_the_rest, cancel_and_kill,
-	   long_decisions_continue, large_values_are_loaded, expressions_that_fail, values_have_a_limit,
+	   restart_redoes_what_was_in_flight, map_loop, chained_loop, loops_without_items, loops_without_tasks, fault_calls_off_the_rest,
+	   depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, long_decisions_continue, large_values_are_loaded, expressions_that_fail, values_have_a_limit,
 	   extraction, submissions_compare)
