@@ -109,6 +109,11 @@ static const struct json *read_answer(struct reader *reader, char detail[DETAIL_
 		write_detail(detail, error.message);
 		return NULL;
 	}
+	if (!json_nests_within(answer, CANDIDATES_DEPTH_MAX)) {
+		snprintf(message, sizeof(message), ": the answer nests deeper than CANDIDATES_DEPTH_MAX %d levels", CANDIDATES_DEPTH_MAX);
+		write_detail(detail, message);
+		return NULL;
+	}
 	facts = json_get(answer, "facts");
 	if (!json_is(facts, JSON_ARRAY)) {
 		if (answer->type != JSON_OBJECT)

@@ -6,7 +6,12 @@
 #include "workflow/base/failure.h"
 #include "workflow/base/json.h"
 
-enum { CANDIDATES_MAX = 1000, QUOTE_LEN_MAX = 16384, PROMPT_LEN_MAX = 16 << 20 };
+enum {
+	CANDIDATES_MAX = 1000,
+	CANDIDATES_DEPTH_MAX = 64, /* levels of an answer: facts go into outputs some levels further down, and stay below JSON_DEPTH_MAX */
+	QUOTE_LEN_MAX = 16384,
+	PROMPT_LEN_MAX = 16 << 20,
+};
 
 struct candidates_input {
 	struct bytes answer; /* the model's text; a ```json fence around it is taken off, and said so in the checks */

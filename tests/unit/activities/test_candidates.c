@@ -229,6 +229,35 @@ START_TEST(limits_candidates)
 }
 END_TEST
 
+/* An answer of CANDIDATES_DEPTH_MAX levels is read; one level more makes it unusable, and the limit is named. */
+START_TEST(limits_depth)
+{
+	struct arena arena;
+	struct json *facts;
+	char detail[400];
+
+	arena_init(&arena);
+	for (int extra = 0; extra < 2; extra++) {
+		struct json *answer = json_object(&arena), *list = json_array(&arena), *fact = json_object(&arena), *deep = json_array(&arena);
+
+		for (int level = 4; level < CANDIDATES_DEPTH_MAX + extra; level++) { /* the answer, its list, the fact and this are four */
+			struct json *outer = json_array(&arena);
+
+			json_add(&arena, outer, deep);
+			deep = outer;
+		}
+		json_set_text(&arena, fact, "quote", "Orrin");
+		json_set(&arena, fact, "deep", deep);
+		json_add(&arena, list, fact);
+		json_set(&arena, answer, "facts", list);
+		ck_assert_int_eq(read_answer(&arena, json_print_arena(answer, &arena), NULL, &facts, detail),
+				 extra ? FAILURE_SCHEMA_INVALID : FAILURE_NONE);
+	}
+	ck_assert_str_eq(detail, ": the answer nests deeper than CANDIDATES_DEPTH_MAX 64 levels");
+	arena_close(&arena);
+}
+END_TEST
+
 /* A quote of QUOTE_LEN_MAX bytes is looked for; a longer one is rejected, and the limit is named. */
 START_TEST(limits_quotes)
 {
@@ -353,6 +382,7 @@ int main(void)
 	tcase_add_test(tests, refuses_unusable_answers);
 	tcase_add_test(tests, keeps_to_the_outer_schema);
 	tcase_add_test(tests, limits_candidates);
+	tcase_add_test(tests, limits_depth);
 	tcase_add_test(tests, limits_quotes);
 	tcase_add_test(tests, cuts_long_details);
 	tcase_add_test(tests, builds_the_prompt);
