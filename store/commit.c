@@ -147,9 +147,9 @@ static int prepare_append(struct store *store, struct store_append *append, stru
 {
 	struct writer *writer = &store->writer;
 
-	if (append->entry_count == 0 || append->entry_count > STORE_BATCH_ENTRIES_MAX)
+	if (append->entry_count == 0 || append->entry_count > STORE_APPEND_ENTRIES_MAX)
 		return error_set(error, append->entry_count == 0 ? ERR_INVALID : ERR_TOO_LARGE,
-				 "%zu entries in one append, 1 to %d are possible", append->entry_count, STORE_BATCH_ENTRIES_MAX);
+				 "%zu entries in one append, 1 to %d are possible", append->entry_count, STORE_APPEND_ENTRIES_MAX);
 	if (tables_check(&writer->connection, append->entries, append->entry_count, error) != 0)
 		return error->code;
 	buffer_clear(&writer->encoded);

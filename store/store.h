@@ -16,7 +16,8 @@
 enum {
 	STORE_QUEUE_MAX = 16384, /* appends staged or queued; past it store_append says ERR_BUSY */
 	STORE_READS_MAX = 4096,
-	STORE_BATCH_ENTRIES_MAX = 8192, /* entries of one transaction */
+	STORE_BATCH_ENTRIES_MAX = 8192, /* entries of one transaction of several appends */
+	STORE_APPEND_ENTRIES_MAX = 32768, /* entries of one append: the end of a run ends all that is under way in it */
 	STORE_PAGE_MAX = 10000, /* rows of one page */
 };
 

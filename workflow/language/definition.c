@@ -220,7 +220,7 @@ static void read_concurrency(struct checker *checker, struct task *task, const s
 	if (!json_is_integer(concurrency) || concurrency->number < 1 || concurrency->number > FOR_CONCURRENCY_MAX)
 		checker_fail(checker, NULL, "must be an integer from 1 to %d", FOR_CONCURRENCY_MAX);
 	else
-		task->concurrency = (unsigned)concurrency->number;
+		task_set_concurrency(task, (unsigned)concurrency->number);
 	checker_leave(checker, inner_len);
 	checker_leave(checker, len);
 }
@@ -553,6 +553,7 @@ static void read_root(struct checker *checker, const struct json *document)
 
 	definition->root = arena_zero(&definition->arena, sizeof *definition->root);
 	definition->root->kind = TASK_DO;
+	definition->root->parallel = 1;
 	definition->root->name = definition->root->reference = "";
 	if (!checker_type(checker, document, JSON_OBJECT, false))
 		return;

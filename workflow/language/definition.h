@@ -15,7 +15,7 @@ enum {
 	DEFINITION_TASK_NAME_MAX = 128, /* bytes; references repeat the names of all enclosing tasks */
 	DEFINITION_PROBLEMS_MAX = 100,
 	DEFINITION_LOOPS_MAX = 16, /* `for` tasks inside one another, the one that `extraction` becomes included */
-	FOR_CONCURRENCY_MAX = 1024,
+	FOR_CONCURRENCY_MAX = 1024, /* iterations of one run under way at once: of a loop and all loops around it together */
 };
 
 enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL };
@@ -49,7 +49,10 @@ struct task {
 	const char *each, *at; /* TASK_FOR: variable names without "$"; defaults "item", "index" */
 	const char *in; /* TASK_FOR: expression text without ${ } */
 	const char *condition; /* TASK_FOR: `while`, or NULL */
-	unsigned concurrency; /* TASK_FOR: 0 = chained (the specification's meaning), 1… = map mode (semantics.md 4) */
+	/* TASK_FOR: 0 = chained (the specification's meaning), 1… = map mode (semantics.md 4), as the definition says or less: within
+	 * loops that leave no more of FOR_CONCURRENCY_MAX. */
+	unsigned concurrency;
+	unsigned parallel; /* how many iterations of the loops around it may be under way at once */
 
 	enum task_function function; /* TASK_CALL */
 	const struct json *with; /* TASK_CALL: template of the arguments */

@@ -35,10 +35,19 @@ struct task *task_list_set(struct definition *definition, struct task *parent, s
 	task->parent = parent;
 	task->index = index;
 	task->loop_depth = parent->loop_depth + (parent->kind == TASK_FOR ? 1 : 0);
+	task->parallel = parent->parallel * (parent->kind == TASK_FOR && parent->concurrency > 0 ? parent->concurrency : 1);
 	parent->body.tasks[index] = task;
 	definition->task_count++;
 	buffer_close(&reference);
 	return task;
+}
+
+void task_set_concurrency(struct task *task, unsigned concurrency)
+{
+	CHECK(concurrency > 0);
+	CHECK(task->parallel > 0);
+	CHECK(task->parallel <= FOR_CONCURRENCY_MAX);
+	task->concurrency = concurrency <= FOR_CONCURRENCY_MAX / task->parallel ? concurrency : FOR_CONCURRENCY_MAX / task->parallel;
 }
 
 /* The arguments with what the definition left out. Never a change to the document itself: it is hashed. */
@@ -85,7 +94,7 @@ static void expand_extraction(struct definition *definition, struct task *task, 
 	loop->each = "section";
 	loop->at = "index";
 	loop->in = ".sections";
-	loop->concurrency = EXTRACTION_CONCURRENCY;
+	task_set_concurrency(loop, EXTRACTION_CONCURRENCY);
 	task_list_make(definition, &loop->body, 1);
 	section = task_list_set(definition, loop, 0, TASK_CALL, "section");
 	section->function = FUNCTION_EXTRACT;

@@ -18,4 +18,7 @@ void expand_built_in(struct definition *definition, struct task *task, const cha
 
 /* For definition.c too: a task with its reference, at the end of a list that has room for it (task_list_make). */
 void task_list_make(struct definition *definition, struct task_list *list, size_t count);
+/* Map mode. Loops inside one another multiply: together they stay within FOR_CONCURRENCY_MAX, since all that is under way ends in one
+ * decision when the run is cancelled. Before the tasks of its list are made. */
+void task_set_concurrency(struct task *task, unsigned concurrency);
 struct task *task_list_set(struct definition *definition, struct task *parent, size_t index, enum task_kind kind, const char *name);

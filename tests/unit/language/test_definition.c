@@ -687,6 +687,28 @@ START_TEST(names_and_concurrency_are_limited)
 }
 END_TEST
 
+/* Loops inside one another share the iterations that may be under way: an inner one gets what the outer ones leave, and a chained one
+ * takes nothing. An extraction is a loop like any other. */
+START_TEST(nested_loops_share_concurrency)
+{
+	struct fixture fixture;
+	const struct task *task;
+
+	load_good(&fixture, DOCUMENT "do: [{a: {for: {in: .x}, metadata: {concurrency: 100}, do: [{b: {for: {in: .x}, do: [{c: {for: {in: .x}, "
+				     "metadata: {concurrency: 20}, do: [{d: {call: extraction, with: {runtime: r, document: '${ .x }'}}}]}}]}}]}}]");
+	task = child(fixture.definition->root, 0);
+	ck_assert_uint_eq(task->concurrency, 100);
+	task = child(task, 0);
+	ck_assert_uint_eq(task->concurrency, 0);
+	task = child(task, 0);
+	ck_assert_uint_eq(task->concurrency, 10);
+	task = child(child(task, 0), 1);
+	ck_assert_uint_eq(task->concurrency, 1);
+	ck_assert_uint_eq(task->parallel, 1000);
+	unload(&fixture);
+}
+END_TEST
+
 /* Sixteen loops inside one another are taken, each with its variables in scope; one more is not, be it one that `extraction` makes:
  * iteration paths have no more room. */
 START_TEST(nested_loops_are_limited)
@@ -796,6 +818,7 @@ int main(void)
 	tcase_add_test(tests, lint_warns);
 	tcase_add_test(tests, tasks_are_limited);
 	tcase_add_test(tests, names_and_concurrency_are_limited);
+	tcase_add_test(tests, nested_loops_share_concurrency);
 	tcase_add_test(tests, nested_loops_are_limited);
 	tcase_add_test(tests, specification_definitions);
 	suite_add_tcase(suite, tests);

@@ -59,12 +59,12 @@ START_TEST(too_large)
 	json_set_text(&f.arena, entry.data, "extra", text);
 	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_TOO_LARGE);
 	ck_assert_ptr_nonnull(strstr(f.error.message, "65535"));
-	many = memory_zero((STORE_BATCH_ENTRIES_MAX + 1) * sizeof(*many));
+	many = memory_zero((STORE_APPEND_ENTRIES_MAX + 1) * sizeof(*many));
 	make_created(&f.arena, &many[0], "many", "one", NULL);
-	for (unsigned i = 1; i <= STORE_BATCH_ENTRIES_MAX; i++)
+	for (unsigned i = 1; i <= STORE_APPEND_ENTRIES_MAX; i++)
 		make_step(&f.arena, &many[i], ENTRY_TASK_SKIPPED, "many", "/do/0/a@1", (struct bytes){0});
-	ck_assert_int_eq(append_and_wait(&f, many, STORE_BATCH_ENTRIES_MAX + 1, NULL), ERR_TOO_LARGE);
-	append_ok(&f, many, STORE_BATCH_ENTRIES_MAX);
+	ck_assert_int_eq(append_and_wait(&f, many, STORE_APPEND_ENTRIES_MAX + 1, NULL), ERR_TOO_LARGE);
+	append_ok(&f, many, STORE_APPEND_ENTRIES_MAX);
 	free(many);
 	make_created(&f.arena, &entry, "big", "one", NULL);
 	huge = memory_zero((size_t)CONTENT_MAX + 1);

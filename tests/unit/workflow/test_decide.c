@@ -313,6 +313,40 @@ START_TEST(loops_as_deep_as_they_may_be)
 }
 END_TEST
 
+/* However loops are nested, what is under way at once has a limit, so that the one decision that ends it all fits into one append. */
+START_TEST(what_is_under_way_is_limited)
+{
+	enum { ITEMS = 40 };
+	struct fixture f;
+	struct buffer input;
+	size_t started = 0;
+
+	fixture_open(&f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":32},\"do\":[{\"i\":{\"for\":{\"in\":\".l\"},\"metadata\":"
+			 "{\"concurrency\":64},\"do\":[{\"c\":{" CALL "}}]}}]}}]");
+	buffer_init(&input, 1 << 20);
+	buffer_add_text(&input, "{\"l\":[0");
+	for (int i = 1; i < ITEMS; i++)
+		buffer_printf(&input, ",%d", i);
+	buffer_add_text(&input, "]}");
+	fixture_submit(&f, buffer_text(&input));
+	for (;;) {
+		bool goes_on = false;
+		for (size_t i = 0; i < f.decision.effect_count; i++) {
+			started += f.decision.effects[i].kind == EFFECT_START_ACTIVITY;
+			goes_on |= f.decision.effects[i].kind == EFFECT_CONTINUE;
+		}
+		if (!goes_on)
+			break;
+		fixture_simple(&f, TRIGGER_CONTINUE);
+	}
+	ck_assert_uint_eq(started, FOR_CONCURRENCY_MAX);
+	fixture_simple(&f, TRIGGER_CANCEL);
+	ck_assert_uint_eq(f.decision.entry_count, FOR_CONCURRENCY_MAX + 32 + 1 + 1); /* calls, inner loops, the outer one, the run */
+	fixture_close(&f);
+	buffer_close(&input);
+}
+END_TEST
+
 /* Past its soft limit a decision stops and goes on after its commit; nothing is lost or done twice. */
 START_TEST(long_decisions_continue)
 {
@@ -467,5 +501,5 @@ END_TEST
 SUITE_ABORTS(submitted_twice_stops)
 SUITE_MAIN("workflow-decide", pure_run_is_one_decision, chain_of_calls, stale_triggers_decide_nothing, retries, lasting_failures_are_not_retried,
 	   restart_redoes_what_was_in_flight, map_loop, chained_loop, loops_without_items, loops_without_tasks, fault_calls_off_the_rest,
-	   depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, long_decisions_continue, large_values_are_loaded, expressions_that_fail, values_have_a_limit,
+	   what_is_under_way_is_limited, depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, long_decisions_continue, large_values_are_loaded, expressions_that_fail, values_have_a_limit,
 	   extraction, submissions_compare)
