@@ -12,7 +12,13 @@
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
 
-enum { PROGRESS_REDRAW_MS = 50, PROGRESS_BAR_WIDTH = 30, LINE_MAX_BYTES = 1 << 26 };
+enum {
+	PROGRESS_REDRAW_MS = 50,
+	PROGRESS_BAR_WIDTH = 30,
+	LINE_MAX_BYTES = 1 << 26,
+	COLUMN_WIDTH_MIN = 10, /* of a column that gives way */
+	LAST_WIDTH_MIN = 20, /* of the last column, for which the others give way */
+};
 
 int64_t clock_wall_ms(void)
 {
@@ -225,6 +231,11 @@ void output_json(struct output *output, const struct json *json)
 		json_print(json, &text);
 	else
 		json_print_pretty(json, &text);
+	if (text.overflow) { /* indentation of a deep value can be the larger part of it */
+		buffer_close(&text);
+		buffer_init(&text, OUTPUT_JSON_MAX);
+		json_print(json, &text);
+	}
 	CHECK(!text.overflow);
 	while (text.len > 0 && text.data[text.len - 1] == '\n')
 		text.len--;
@@ -357,7 +368,20 @@ void table_print(struct table *table, struct output *output)
 		}
 		used += i < last ? widths[i] + 2 : 0;
 	}
-	size_t left = output->width > used + 10 ? output->width - used : 10;
+	/* Where the terminal is narrow the widest of those that may be cut give way, so that no line breaks. */
+	size_t wanted = widths[last] < LAST_WIDTH_MIN ? widths[last] : LAST_WIDTH_MIN;
+	while (used + wanted > output->width) {
+		size_t widest = last;
+		for (size_t i = 0; i < last; i++)
+			if (table->columns[i].width_max > 0 && widths[i] > COLUMN_WIDTH_MIN && (widest == last || widths[i] > widths[widest]))
+				widest = i;
+		if (widest == last)
+			break;
+		widths[widest]--;
+		used--;
+	}
+	size_t title = text_width(bytes_text(table->columns[last].title));
+	size_t left = output->width > used + title ? output->width - used : title;
 	if (widths[last] > left && !table->uncut)
 		widths[last] = left;
 	for (size_t i = 0; i <= last; i++)
@@ -365,7 +389,7 @@ void table_print(struct table *table, struct output *output)
 	for (size_t row = 0; row < table->row_count; row++)
 		for (size_t i = 0; i <= last; i++) {
 			const char *cell = table->cells[row * table->column_count + i];
-			if (i == last && !table->uncut)
+			if (!(i == last && table->uncut))
 				cell = cut_to_width(table->arena, bytes_text(cell), widths[i]);
 			print_cell(output, cell, widths[i], table->columns[i].right, i == last, table->colours[row * table->column_count + i]);
 		}

@@ -57,7 +57,7 @@ char *text_size(struct arena *arena, double bytes); /* "12.3 MiB" */
 /* A table. Cells are escaped and shortened; the last column takes what is left of the width. */
 struct table_column {
 	const char *title;
-	size_t width_max; /* 0: as wide as it needs */
+	size_t width_max; /* cut at this, and further where the terminal is narrow; 0: as wide as it needs */
 	bool right;
 };
 struct table {

@@ -1,6 +1,8 @@
 /* Tests of cli/output.c: nothing hostile reaches a terminal, tables fit, CSV is inert. */
 #include "cli/output.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/cli/suite.h"
@@ -15,6 +17,49 @@ static char *escaped(struct arena *arena, const char *text, bool keep_lines)
 	buffer_close(&out);
 	return copy;
 }
+
+static char *printed(struct table *table, size_t width)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *kept = stdout, *file = open_memstream(&text, &size);
+	struct output output = {.width = width};
+	stdout = file;
+	table_print(table, &output);
+	stdout = kept;
+	fclose(file);
+	return text;
+}
+
+/* A table is as wide as its texts where there is room. Where there is not, the columns that may be cut give way, the widest first,
+ * and no line is wider than the terminal; what is for copying (an id) stays whole. */
+START_TEST(tables_fit_the_terminal)
+{
+	static const struct table_column columns[] = {{"ID", 0, false}, {"SUBJECT", 40, false}, {"OBJECT", 40, false}, {"QUOTE", 0, false}};
+	static const char *const cells[] = {"c62f59356dcf558e", "a subject of thirty-one columns", "short", "a quote that is a good deal longer than that"};
+	struct arena arena;
+	struct table table;
+	arena_init(&arena);
+	table_init(&table, &arena, columns, COUNT_OF(columns));
+	table_add(&table, cells);
+
+	char *text = printed(&table, 200);
+	ck_assert_ptr_nonnull(strstr(text, "c62f59356dcf558e  a subject of thirty-one columns  short   a quote that is a good deal longer than that\n"));
+	free(text);
+	text = printed(&table, 60);
+	ck_assert_ptr_nonnull(strstr(text, "\nc62f59356dcf558e  a subject o…  short   a quote that is a g…\n"));
+	free(text);
+	for (size_t width = 50; width < 120; width++) {
+		char *place = NULL, *line;
+		text = printed(&table, width);
+		for (line = strtok_r(text, "\n", &place); line != NULL; line = strtok_r(NULL, "\n", &place))
+			ck_assert_msg(text_width(bytes_text(line)) <= width, "%zu: %s", width, line);
+		free(text);
+	}
+	table_close(&table);
+	arena_close(&arena);
+}
+END_TEST
 
 /* Control characters, bidirectional overrides and invisible tags are shown as \u{…}, bytes that are no UTF-8 as \x{…}; all
  * other text, of any script, passes unchanged. */
@@ -137,4 +182,4 @@ START_TEST(csv_cells_are_inert)
 }
 END_TEST
 
-RUN_SUITE("cli-output", hostile_text_is_escaped, line_breaks_stay_where_they_may, no_code_point_slips_through, width_counts_columns, shortened_texts_fit, csv_cells_are_inert)
+RUN_SUITE("cli-output", tables_fit_the_terminal, hostile_text_is_escaped, line_breaks_stay_where_they_may, no_code_point_slips_through, width_counts_columns, shortened_texts_fit, csv_cells_are_inert)
