@@ -49,6 +49,7 @@ struct option_value {
 
 struct command {
 	const struct verb *verb;
+	const char *group; /* "fact": help on its verbs was asked for */
 	const char **arguments;
 	size_t argument_count;
 	struct option_value *options;
@@ -67,7 +68,7 @@ extern const struct option_rule global_options[];
 /* options.c: parse all of argv. Gives STATUS_OK with command->verb set, or prints what is wrong and gives STATUS_USAGE. *help
  * is set when the user asked for it (verb then may be NULL). */
 int command_parse(struct command *command, int argc, char **argv, bool *help);
-void print_help(const struct verb *verb, FILE *file);
+void print_help(const struct command *command, FILE *file);
 bool command_flag(const struct command *command, const char *name);
 const char *command_option(const struct command *command, const char *name); /* the last one; NULL */
 const char *command_option_at(const struct command *command, const char *name, size_t index); /* NULL past the last */
@@ -123,14 +124,14 @@ char *new_run_id(struct command *command);
 bool run_ended(const struct json *run);
 /* 0 for completed, 10 to 13 for the other ends, -1 while it has not ended. */
 int run_exit_status(const struct json *run);
-/* POST a run until the daemon has answered; the id makes that safe. *created false: the run was there already. */
-int run_submit(struct command *command, const struct json *body, int64_t wait_ms, const char *include, struct json **run);
+/* POST a run until the daemon has answered; the id makes that safe. */
+int run_submit(struct command *command, const struct json *body, struct json **run);
 /* Wait until it has ended. timeout_ms < 0: no limit. Bears a daemon that restarts. STATUS_WAIT_TIMEOUT is told. */
 int run_wait(struct command *command, const char *id, int64_t timeout_ms, const char *include, struct json **run);
 void run_print(struct command *command, const struct json *run); /* text */
 void run_print_error(struct command *command, const struct json *run); /* on standard error */
 const char *run_workflow_text(struct command *command, const struct json *run); /* "ns/name:1.0.0" */
-double run_wall_ms(const struct json *run); /* from created to ended or now; negative: unknown */
+const char *run_wall_text(struct command *command, const struct json *run); /* from created to ended or now; NULL: unknown */
 /* Follow a run's entries to its end, over reconnects. on_entry returns false to stop early. */
 typedef bool (*run_entry_cb)(void *arg, const struct json *entry);
 int run_follow(struct command *command, const char *id, uint64_t after, bool has_after, run_entry_cb on_entry, void *arg);

@@ -71,7 +71,6 @@ int command_definition_list(struct command *command)
 	}
 	struct table table;
 	table_init(&table, &command->arena, columns, 3);
-	table.uncut = true;
 	for (size_t i = 0; i < json_count(list); i++) {
 		const struct json *item = json_at(list, i);
 		const char *id = arena_printf(&command->arena, "%s/%s:%s", json_get_text(item, "namespace"), json_get_text(item, "name"), json_get_text(item, "version"));
@@ -115,7 +114,7 @@ int command_definition_show(struct command *command)
 	if (command->output.format == FORMAT_IDS)
 		output_line(&command->output, "%s", text);
 	else if (command->output.format == FORMAT_TEXT && source != NULL)
-		output_text(&command->output, source);
+		output_text(&command->output, source[0] == '\0' || source[strlen(source) - 1] == '\n' ? source : arena_printf(&command->arena, "%s\n", source));
 	else if (command->output.format == FORMAT_TEXT && json_is(json_get(answer, "document"), JSON_OBJECT) && json_get(answer, "digest") != NULL)
 		output_json(&command->output, json_get(answer, "document"));
 	else

@@ -40,10 +40,17 @@ int command_events(struct command *command)
 	int status = command_number(command, "after", 1ull << 53, &after);
 	if (status != STATUS_OK)
 		return status;
-	if (command_flag(command, "follow"))
-		return run_follow(command, id, after, has_after, print_entry, command);
+	if (command_flag(command, "follow")) {
+		/* Behind the last entry of a run that has ended nothing will ever come: its entries are all there is. */
+		struct json *run = NULL;
+		if (has_after && (status = command_get(command, path_of(command, "/v1/runs/", id, ""), &run)) != STATUS_OK)
+			return status;
+		if (!run_ended(run))
+			return run_follow(command, id, after, has_after, print_entry, command);
+	}
 
 	struct json *all = json_array(arena);
+	bool whole = command->output.format == FORMAT_JSON && !command_flag(command, "follow");
 	for (double next = has_after ? (double)after : -1;;) {
 		struct json *answer;
 		const char *path = next < 0 ? path_of(command, "/v1/runs/", id, "/events")
@@ -52,7 +59,7 @@ int command_events(struct command *command)
 			return status;
 		const struct json *events = json_get(answer, "events");
 		for (size_t i = 0; i < json_count(events); i++) {
-			if (command->output.format == FORMAT_JSON)
+			if (whole)
 				json_add(arena, all, json_at(events, i));
 			else
 				print_entry(command, json_at(events, i));
@@ -62,7 +69,7 @@ int command_events(struct command *command)
 			break;
 		next = on;
 	}
-	if (command->output.format == FORMAT_JSON) {
+	if (whole) {
 		struct json *result = json_object(arena);
 		json_set(arena, result, "events", all);
 		output_json(&command->output, result);

@@ -200,7 +200,11 @@ static void print_counts(struct command *command, const struct json *run, size_t
 	size_t total = json_count(sections);
 	double rejected = json_get_number(json_get(extraction_of(json_get(run, "output")), "summary"), "rejected", 0);
 	buffer_init(&text, 4096);
-	buffer_printf(&text, "%zu facts from %zu of %zu sections; %zu empty; %zu could not be asked or answered unusably", fact_count, answered, total, empty, total - answered);
+	buffer_printf(&text, "%zu facts from %zu of %zu sections", fact_count, answered, total);
+	if (empty > 0)
+		buffer_printf(&text, "; %zu without facts", empty);
+	if (answered < total)
+		buffer_printf(&text, "; %zu gave no usable answer", total - answered);
 	for (size_t i = 0; i < classes; i++)
 		buffer_printf(&text, "%s%zu %s", i == 0 ? " (" : ", ", counts[i], names[i]);
 	if (classes > 0)
@@ -241,7 +245,7 @@ int command_extract(struct command *command)
 	json_set(arena, body, "input", input);
 	if (labels != NULL)
 		json_set(arena, body, "labels", labels);
-	if ((status = run_submit(command, body, 0, NULL, &run)) != STATUS_OK)
+	if ((status = run_submit(command, body, &run)) != STATUS_OK)
 		return status;
 	if (command_flag(command, "no-wait")) {
 		if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL)

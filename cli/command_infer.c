@@ -13,8 +13,20 @@ static int read_sampling(struct command *command, struct json **sampling)
 {
 	static const struct {
 		const char *option, *name;
-	} numbers[] = {{"temperature", "temperature"}, {"top-p", "topP"}, {"seed", "seed"}, {"max-tokens", "maxTokens"}};
+	} numbers[] = {{"temperature", "temperature"}, {"top-p", "topP"}}, whole[] = {{"seed", "seed"}, {"max-tokens", "maxTokens"}};
+	const uint64_t exact_max = (1ull << 53) - 1; /* a larger seed would be sent as another one */
 	*sampling = NULL;
+	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+		uint64_t number = 0;
+		int status = command_number(command, whole[i].option, exact_max, &number);
+		if (status != STATUS_OK)
+			return status;
+		if (command_option(command, whole[i].option) == NULL)
+			continue;
+		if (*sampling == NULL)
+			*sampling = json_object(&command->arena);
+		json_set_number(&command->arena, *sampling, whole[i].name, (double)number);
+	}
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
 		const char *text = command_option(command, numbers[i].option);
 		if (text == NULL)
@@ -78,6 +90,8 @@ int command_infer(struct command *command)
 		if (memchr(text.data, 0, text.len) != NULL)
 			return command_fail(command, STATUS_ERROR, NULL, "the prompt holds NUL bytes");
 	}
+	if (prompt[0] == '\0')
+		return command_fail(command, STATUS_USAGE, NULL, "the prompt is empty");
 	if (!utf8_valid(bytes_text(prompt), NULL))
 		return command_fail(command, STATUS_USAGE, NULL, "the prompt is not UTF-8");
 	if ((status = choose_runtime(command, &runtime)) != STATUS_OK)
@@ -98,7 +112,7 @@ int command_infer(struct command *command)
 	if (labels != NULL)
 		json_set(arena, body, "labels", labels);
 	interrupt_say(arena_printf(arena, "\nreprise: interrupted; the run goes on: reprise result %s --wait\n", id));
-	if ((status = run_submit(command, body, 0, NULL, &run)) != STATUS_OK || (status = run_wait(command, id, timeout_ms, "output", &run)) != STATUS_OK)
+	if ((status = run_submit(command, body, &run)) != STATUS_OK || (status = run_wait(command, id, timeout_ms, "output", &run)) != STATUS_OK)
 		return status;
 
 	int outcome = run_exit_status(run);

@@ -151,8 +151,10 @@ static int add_entries_of_store(struct command *command, struct store_reader *re
 		arena_close(&page);
 		if (code != 0)
 			return command_fail(command, STATUS_JOURNAL_DAMAGED, NULL, "read the journal from entry %llu on: %s", (unsigned long long)from, error.message);
-		if (next <= from)
+		if (next <= from) {
+			verify_add(journal->report, VERIFY_FAIL, "journal", "journal-truncated", "entry %llu is missing, of %llu in all", (unsigned long long)from, (unsigned long long)size);
 			break;
+		}
 		from = next;
 		char text[80];
 		snprintf(text, sizeof text, "%llu of %llu entries", (unsigned long long)from, (unsigned long long)size);

@@ -108,8 +108,11 @@ int command_key_generate(struct command *command)
 	secret_key_print_pem(key, &secret_pem);
 	public_key_print_pem(&key->public, &public_pem);
 	int status = write_new_file(command, path, 0600, buffer_bytes(&secret_pem));
-	if (status == STATUS_OK)
+	bool wrote = status == STATUS_OK;
+	if (wrote)
 		status = write_new_file(command, public_path, 0644, buffer_bytes(&public_pem));
+	if (status != STATUS_OK && wrote)
+		unlink(path); /* half a pair would stand in the way of the next try */
 	if (status == STATUS_OK) {
 		if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL) {
 			struct json *json = json_object(&command->arena);

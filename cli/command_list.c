@@ -29,15 +29,14 @@ static int add_filters(struct command *command, struct buffer *path)
 
 static void print_runs(struct command *command, const struct json *runs)
 {
-	static const struct table_column columns[] = {{"ID", 64, false}, {"STATUS", 0, false}, {"CREATED", 0, false}, {"TOOK", 0, true}, {"WORKFLOW", 0, false}};
+	static const struct table_column columns[] = {{"ID", 0, false}, {"STATUS", 0, false}, {"CREATED", 0, false}, {"TOOK", 0, true}, {"WORKFLOW", 0, false}};
 	struct arena *arena = &command->arena;
 	struct table table;
 	table_init(&table, arena, columns, sizeof columns / sizeof *columns);
 	for (size_t i = 0; i < json_count(runs); i++) {
 		const struct json *run = json_at(runs, i);
-		double wall_ms = run_wall_ms(run);
 		const char *cells[] = {json_get_text(run, "id"), json_get_text(run, "status"), output_time(&command->output, arena, json_get_text(run, "createdAt")),
-				       wall_ms < 0 ? NULL : text_milliseconds(arena, wall_ms), run_workflow_text(command, run)};
+				       run_wall_text(command, run), run_workflow_text(command, run)};
 		table_add(&table, cells);
 		table_colour(&table, 1, status_colour(cells[1]));
 	}

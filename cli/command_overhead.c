@@ -36,7 +36,7 @@ static void print_one(struct command *command, const struct json *run)
 
 static int show_recent(struct command *command)
 {
-	static const struct table_column columns[] = {{"ID", 64, false}, {"STATUS", 0, false}, {"WALL", 0, true}, {"ACTIVITY", 0, true},
+	static const struct table_column columns[] = {{"ID", 0, false}, {"STATUS", 0, false}, {"WALL", 0, true}, {"ACTIVITY", 0, true},
 						      {"QUEUED", 0, true}, {"OVERHEAD", 0, true}, {"WORKFLOW", 0, false}};
 	struct arena *arena = &command->arena;
 	uint64_t limit = 20;

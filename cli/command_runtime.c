@@ -32,7 +32,9 @@ int command_runtime_list(struct command *command)
 			output_line(&command->output, "%s", json_get_text(item, "name"));
 		const char *in_flight = count_text(arena, item, "inFlight"), *concurrency = count_text(arena, item, "concurrency");
 		const char *cells[] = {json_get_text(item, "name"),
-				       json_get_boolean(item, "simulated", false) ? arena_printf(arena, "%s (simulated)", json_get_text(item, "kind")) : json_get_text(item, "kind"),
+				       /* A simulator behind another kind says so. */
+				       json_get_boolean(item, "simulated", false) && strcmp(json_get_text(item, "kind"), "simulator") != 0 ?
+					       arena_printf(arena, "%s (simulated)", json_get_text(item, "kind")) : json_get_text(item, "kind"),
 				       json_get_text(item, "status"), in_flight == NULL ? NULL : arena_printf(arena, "%s of %s", in_flight, concurrency == NULL ? "?" : concurrency),
 				       count_text(arena, item, "waiting"), json_get_text(item, "model"), json_get_text(item, "url")};
 		table_add(&table, cells);

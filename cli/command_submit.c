@@ -61,7 +61,7 @@ int command_submit(struct command *command)
 	if (wait)
 		interrupt_say(arena_printf(arena, "\nreprise: interrupted; the run goes on: reprise result %s --wait\n", id));
 
-	if ((status = run_submit(command, body, 0, NULL, &run)) != STATUS_OK)
+	if ((status = run_submit(command, body, &run)) != STATUS_OK)
 		return status;
 	if (wait) {
 		const char *include = command->output.format == FORMAT_TEXT ? "output" : "all";

@@ -25,13 +25,16 @@ int main(int argc, char **argv)
 	} else {
 		status = command_parse(&command, argc, argv, &help);
 		if (status == STATUS_OK && help)
-			print_help(command.verb, stdout);
+			print_help(&command, stdout);
 		else if (status == STATUS_OK)
 			status = command.verb->run(&command);
 	}
 	progress_clear(&command.output);
-	if (fflush(stdout) != 0 && status == STATUS_OK)
+	/* What could not be written (a full disk) was not said: no success. */
+	if ((fflush(stdout) != 0 || ferror(stdout)) && status == STATUS_OK) {
+		output_note(&command.output, "reprise: writing to standard output failed");
 		status = STATUS_ERROR;
+	}
 	if (command.client_is_open)
 		client_close(&command.client);
 	free(command.options);

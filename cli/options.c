@@ -7,13 +7,19 @@
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
 
-enum { WORD_LEN_MAX = 64, WORDS_MAX = 128 };
+enum {
+	WORD_LEN_MAX = 64,
+	WORDS_MAX = 128,
+	HELP_WIDTH_MAX = 100, /* columns of a help text, however wide the terminal is */
+	HELP_VERB_COLUMN = 23, /* where the summaries of verbs and the texts of options begin */
+	HELP_OPTION_COLUMN = 26,
+};
 
 const struct option_rule global_options[] = {
 	{"socket", 0, "PATH", "the daemon's socket ($REPRISE_SOCKET; default DATA/reprise.sock)", false},
-	{"url", 0, "URL", "the daemon's address ($REPRISE_URL), with the token of $REPRISE_TOKEN", false},
+	{"url", 0, "URL", "the daemon's address ($REPRISE_URL; token in $REPRISE_TOKEN)", false},
 	{"data", 0, "DIR", "the daemon's data folder ($REPRISE_DATA)", false},
-	{"output", 'o', "FORMAT", "text, json, jsonl or ids", false},
+	{"output", 'o', "FORMAT", "text (the default), json, jsonl or ids", false},
 	{"colour", 0, "WHEN", "auto, always or never (NO_COLOR is honoured)", false},
 	{"time-format", 0, "FORM", "times in text: relative, iso or raw", false},
 	{"help", 'h', NULL, "this help", false},
@@ -101,8 +107,10 @@ static int fail_unknown_verb(struct command *command, const char *first, const c
 		return status;
 	}
 	const char *near = nearest_word(typed, words, count);
+	if (near == NULL && !group && second != NULL) /* "fcat list" */
+		near = nearest_word(arena_printf(&command->arena, "%s %s", first, second), words, count);
 	return command_fail(command, STATUS_USAGE,
-			    near != NULL ? arena_printf(&command->arena, "did you mean: reprise %s ?", near) : "reprise --help lists the verbs",
+			    near != NULL ? arena_printf(&command->arena, "did you mean: reprise %s?", near) : "reprise --help lists the verbs",
 			    "unknown verb: %s", typed);
 }
 
@@ -127,7 +135,7 @@ static int fail_unknown_option(struct command *command, const char *typed)
 	const char *near = nearest_word(name, words, count);
 	const char *verb = command->verb == NULL ? "" : command->verb->name;
 	return command_fail(command, STATUS_USAGE,
-			    near != NULL ? arena_printf(&command->arena, "did you mean --%s ?", near)
+			    near != NULL ? arena_printf(&command->arena, "did you mean --%s?", near)
 					 : arena_printf(&command->arena, "reprise %s%s--help lists the options", verb, *verb == '\0' ? "" : " "),
 			    "unknown option: %s", typed);
 }
@@ -179,9 +187,11 @@ static int choose_verb(struct command *command, int argc, char **argv, bool *ski
 	if (command->verb == NULL) {
 		bool wants_help = false;
 		for (int i = 1; i < argc; i++)
-			wants_help |= strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+			wants_help |= strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0 || (skip[i] && strcmp(argv[i], "help") == 0);
 		if (wants_help && is_group(words[0]) && words[1] == NULL) {
 			add_option(command, find_rule(global_options, "help", 4, 0), NULL);
+			command->group = words[0];
+			skip[places[0]] = true;
 			return STATUS_OK;
 		}
 		return fail_unknown_verb(command, words[0], words[1]);
@@ -255,15 +265,34 @@ static int choose_word(struct command *command, const char *name, const char *co
 	return status;
 }
 
+static const char *const formats[] = {"text", "json", "jsonl", "ids"};
+
+/* The format that is asked for anywhere, for mistakes that are told before all options are read. */
+static enum output_format find_format(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		const char *value = NULL;
+		if (strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0)
+			value = i + 1 < argc ? argv[i + 1] : NULL;
+		else if (strncmp(argv[i], "-o", 2) == 0)
+			value = argv[i] + 2;
+		else if (strncmp(argv[i], "--output=", 9) == 0)
+			value = argv[i] + 9;
+		for (size_t f = 0; value != NULL && f < COUNT_OF(formats); f++)
+			if (strcmp(value, formats[f]) == 0)
+				return (enum output_format)f;
+	}
+	return FORMAT_TEXT;
+}
+
 int command_parse(struct command *command, int argc, char **argv, bool *help)
 {
-	static const char *const formats[] = {"text", "json", "jsonl", "ids"};
 	static const char *const colours[] = {"auto", "always", "never"};
 	static const char *const times[] = {"relative", "iso", "raw"};
 	size_t format = 0, colour = 0, time_format = 0;
 	bool *skip = memory_zero((size_t)argc + 1);
 
-	output_init(&command->output, FORMAT_TEXT, "auto");
+	output_init(&command->output, find_format(argc, argv), "auto");
 	int status = STATUS_OK;
 	/* Words go into JSON and messages, which are UTF-8. */
 	for (int i = 1; i < argc && status == STATUS_OK; i++)
@@ -274,12 +303,10 @@ int command_parse(struct command *command, int argc, char **argv, bool *help)
 	if (status == STATUS_OK)
 		status = parse_options(command, argc, argv, skip);
 	free(skip);
-	/* The format first, so that the errors below come in it. */
-	int format_status = choose_word(command, "output", formats, COUNT_OF(formats), &format);
-	output_init(&command->output, (enum output_format)format, "auto");
-	if (status != STATUS_OK || format_status != STATUS_OK)
-		return status != STATUS_OK ? status : format_status;
-	if ((status = choose_word(command, "colour", colours, COUNT_OF(colours), &colour)) != STATUS_OK ||
+	if (status != STATUS_OK)
+		return status;
+	if ((status = choose_word(command, "output", formats, COUNT_OF(formats), &format)) != STATUS_OK ||
+	    (status = choose_word(command, "colour", colours, COUNT_OF(colours), &colour)) != STATUS_OK ||
 	    (status = choose_word(command, "time-format", times, COUNT_OF(times), &time_format)) != STATUS_OK)
 		return status;
 	output_init(&command->output, (enum output_format)format, colours[colour]);
@@ -350,40 +377,110 @@ int command_duration(struct command *command, const char *name, int64_t *ms)
 	return STATUS_OK;
 }
 
-static void print_options(const struct option_rule *rules, FILE *file)
+/* ---- Help ---- */
+
+/* Words up to `width`; the cursor stands at `column`, further lines begin at `indent`. A newline in the text stays one. */
+static void print_wrapped(FILE *file, size_t column, size_t indent, size_t width, const char *text)
+{
+	bool first = true;
+	while (*text != '\0') {
+		size_t len = strcspn(text, " \n"), columns = text_width((struct bytes){(const uint8_t *)text, len});
+		if (!first && column + 1 + columns > width) {
+			fprintf(file, "\n%*s", (int)indent, "");
+			column = indent;
+		} else if (!first) {
+			fputc(' ', file);
+			column++;
+		}
+		fwrite(text, 1, len, file);
+		column += columns;
+		text += len;
+		first = *text == '\n';
+		if (first) {
+			fprintf(file, "\n%*s", (int)indent, "");
+			column = indent;
+		}
+		text += *text != '\0';
+	}
+	fputc('\n', file);
+}
+
+/* What stands on the left of a line, and the text beside it from `column` on. */
+static void print_row(FILE *file, const char *left, size_t column, size_t width, const char *text)
+{
+	size_t used = 2 + text_width(bytes_text(left));
+	fprintf(file, "  %s%*s", left, (int)(used < column ? column - used : 1), "");
+	print_wrapped(file, used < column ? column : used + 1, column, width, text);
+}
+
+static void print_options(const struct option_rule *rules, size_t width, FILE *file)
 {
 	for (; rules != NULL && rules->name != NULL; rules++) {
 		char left[96];
 		snprintf(left, sizeof left, "%c%c%s --%s%s%s%s", rules->letter ? '-' : ' ', rules->letter ? rules->letter : ' ', rules->letter ? "," : " ",
 			 rules->name, rules->value ? " " : "", rules->value ? rules->value : "", rules->repeated ? "…" : "");
-		size_t width = text_width(bytes_text(left));
-		fprintf(file, "  %s%*s %s\n", left, width < 26 ? (int)(26 - width) : 0, "", rules->help);
+		print_row(file, left, HELP_OPTION_COLUMN, width, rules->help);
 	}
 }
 
-void print_help(const struct verb *verb, FILE *file)
+static void print_verbs(const char *group, size_t width, FILE *file)
 {
-	if (verb != NULL) {
-		fprintf(file, "reprise %s %s\n  %s.\n", verb->name, verb->arguments, verb->summary);
-		if (verb->details != NULL)
-			fprintf(file, "\n%s\n", verb->details);
-		if (verb->options != NULL) {
-			fputs("\nOptions:\n", file);
-			print_options(verb->options, file);
-		}
-		fputs("\nOptions of all verbs:\n", file);
-		print_options(global_options, file);
-		fprintf(file, "\nExample:\n  %s\n", verb->example);
+	/* The verb that a heading stands before. */
+	static const struct {
+		const char *verb, *title;
+	} headings[] = {
+		{"submit", "Runs"}, {"replay", "Proof and cost of runs"}, {"extract", "Documents and facts"}, {"journal verify", "Journal and keys"},
+		{"definition add", "Definitions and runtimes"}, {"config show", "Operating"},
+	};
+	for (size_t i = 0; i < verb_count; i++) {
+		if (group != NULL && (strncmp(verbs[i].name, group, strlen(group)) != 0 || verbs[i].name[strlen(group)] != ' '))
+			continue;
+		for (size_t h = 0; group == NULL && h < COUNT_OF(headings); h++)
+			if (strcmp(headings[h].verb, verbs[i].name) == 0)
+				fprintf(file, "\n%s:\n", headings[h].title);
+		print_row(file, verbs[i].name, HELP_VERB_COLUMN, width, verbs[i].summary);
+	}
+}
+
+static void print_verb_help(const struct verb *verb, size_t width, FILE *file)
+{
+	fprintf(file, "reprise %s%s%s\n  ", verb->name, verb->arguments[0] == '\0' ? "" : " ", verb->arguments);
+	print_wrapped(file, 2, 2, width, verb->summary);
+	if (verb->details != NULL) {
+		fputc('\n', file);
+		print_wrapped(file, 0, 0, width, verb->details);
+	}
+	if (verb->options != NULL) {
+		fputs("\nOptions:\n", file);
+		print_options(verb->options, width, file);
+	}
+}
+
+void print_help(const struct command *command, FILE *file)
+{
+	size_t width = command->output.width < HELP_WIDTH_MAX ? command->output.width : HELP_WIDTH_MAX;
+	if (command->verb != NULL) {
+		print_verb_help(command->verb, width, file);
+	} else if (command->group != NULL) {
+		fprintf(file, "reprise %s VERB\n\n", command->group);
+		print_verbs(command->group, width, file);
+		fprintf(file, "\nreprise %s VERB --help says more.\n", command->group);
+		return;
+	} else {
+		print_wrapped(file, 0, 0, width, "reprise VERB …: the command line of Reprise, the durable workflow daemon for reproducible inference and extraction.");
+		print_verbs(NULL, width, file);
+	}
+	fputs("\nOptions of all verbs:\n", file);
+	print_options(global_options, width, file);
+	if (command->verb != NULL) {
+		fprintf(file, "\nExample:\n  %s\n", command->verb->example);
 		return;
 	}
-	fputs("reprise VERB …: the command line of Reprise, the durable workflow daemon for reproducible inference and extraction.\n\n", file);
-	for (size_t i = 0; i < verb_count; i++)
-		fprintf(file, "  %-20s %s\n", verbs[i].name, verbs[i].summary);
-	fputs("\nOptions of all verbs:\n", file);
-	print_options(global_options, file);
-	fputs("\nExit status: 0 ok, 1 error, 2 usage, 3 not authorised, 4 not found, 5 conflict, 6 daemon unreachable, 7 wait timed out;\n"
-	      "with --wait or --exit-status the run's: 10 faulted, 11 cancelled, 12 killed, 13 timed out; proofs: 20 replay differs,\n"
-	      "22 signature invalid, 23 journal damaged, 25 malformed evidence, 26 unverifiable; 130 interrupted.\n"
-	      "\nExample:\n  reprise extract notes.md --runtime extractor\n"
-	      "reprise VERB --help says more, with an example each.\n", file);
+	fputs("\nExit status:\n", file);
+	print_row(file, "0", 9, width, "ok");
+	print_row(file, "1-7", 9, width, "1 error, 2 usage, 3 not authorised, 4 not found, 5 conflict, 6 daemon unreachable, 7 wait timed out");
+	print_row(file, "10-13", 9, width, "the run's outcome, with --wait or --exit-status: 10 faulted, 11 cancelled, 12 killed, 13 timed out");
+	print_row(file, "20-26", 9, width, "proofs: 20 replay differs, 22 signature invalid, 23 journal damaged, 25 malformed evidence, 26 unverifiable");
+	print_row(file, "130", 9, width, "interrupted");
+	fputs("\nExample:\n  reprise extract notes.md --runtime extractor\n\nreprise VERB --help says more, with an example each.\n", file);
 }

@@ -49,24 +49,24 @@ const char *run_workflow_text(struct command *command, const struct json *run)
 	return arena_printf(&command->arena, "%s/%s:%s", namespace == NULL ? "?" : namespace, name, version == NULL ? "?" : version);
 }
 
-double run_wall_ms(const struct json *run)
+const char *run_wall_text(struct command *command, const struct json *run)
 {
 	int64_t from, until = clock_wall_ms();
 	const char *created = json_get_text(run, "createdAt"), *ended = json_get_text(run, "endedAt");
 	if (created == NULL || !time_parse(created, &from) || (ended != NULL && !time_parse(ended, &until)))
-		return -1;
-	return until < from ? 0 : (double)(until - from);
+		return NULL;
+	/* These times are whole milliseconds: no digits that nobody measured. */
+	if (until - from < 1)
+		return "< 1 ms";
+	return until - from < 1000 ? arena_printf(&command->arena, "%lld ms", (long long)(until - from)) : text_milliseconds(&command->arena, (double)(until - from));
 }
 
 static char *run_path(struct command *command, const char *id, int64_t wait_ms, const char *include)
 {
 	struct buffer path;
 	buffer_init(&path, 1 << 16);
-	buffer_add_text(&path, "/v1/runs");
-	if (id != NULL) {
-		buffer_add_char(&path, '/');
-		url_add(&path, id);
-	}
+	buffer_add_text(&path, "/v1/runs/");
+	url_add(&path, id);
 	if (wait_ms > 0)
 		query_add(&path, "wait", arena_printf(&command->arena, "%lldms", (long long)wait_ms));
 	query_add(&path, "include", include);
@@ -75,15 +75,13 @@ static char *run_path(struct command *command, const char *id, int64_t wait_ms, 
 	return text;
 }
 
-int run_submit(struct command *command, const struct json *body, int64_t wait_ms, const char *include, struct json **run)
+int run_submit(struct command *command, const struct json *body, struct json **run)
 {
 	struct error error;
 	int status = client_ready(command);
 	if (status != STATUS_OK)
 		return status;
-	struct request request = {.method = "POST", .path = run_path(command, NULL, wait_ms > WAIT_SLICE_MS ? WAIT_SLICE_MS : wait_ms, include),
-				  .body = json_print_arena(body, &command->arena), .accept = "application/json",
-				  .timeout_ms = (wait_ms > WAIT_SLICE_MS ? WAIT_SLICE_MS : wait_ms) + CLIENT_TIMEOUT_MS};
+	struct request request = {.method = "POST", .path = "/v1/runs", .body = json_print_arena(body, &command->arena), .accept = "application/json"};
 	*run = NULL;
 	bool sent = false;
 	for (uint64_t give_up_us = clock_us() + COMMAND_OUTAGE_MS_MAX * 1000ull;;) {
@@ -122,7 +120,7 @@ int run_wait(struct command *command, const char *id, int64_t timeout_ms, const 
 		struct reply reply;
 		uint64_t asked_us = clock_us();
 		int code = client_send(&command->client, &request, &reply, &error);
-		bool away = code != 0 || reply.status == 503;
+		bool away = (code != 0 && code != ERR_TOO_LARGE) || reply.status == 503;
 		if (away && command->client.answered && (timeout_ms < 0 || left_ms > 0) && clock_us() - heard_us < COMMAND_OUTAGE_MS_MAX * 1000ull) {
 			/* The run is durable and goes on when the daemon is back, so the wait does too. */
 			reply_close(&reply);
@@ -195,7 +193,7 @@ void run_print(struct command *command, const struct json *run)
 	struct output *output = &command->output;
 	struct arena *arena = &command->arena;
 	const char *status = json_get_text(run, "status");
-	double wall_ms = run_wall_ms(run);
+	const char *wall = run_wall_text(command, run);
 	enum { TASKS_SHOWN_MAX = 40 };
 
 	output_line(output, "run       %s", json_get_text(run, "id"));
@@ -206,8 +204,8 @@ void run_print(struct command *command, const struct json *run)
 	output_coloured(output, status_colour(status), status == NULL ? "?" : status);
 	output_line(output, "%s", "");
 	if (json_get_text(run, "createdAt") != NULL)
-		output_line(output, "created   %s%s%s", output_time(output, arena, json_get_text(run, "createdAt")), wall_ms >= 0 ? run_ended(run) ? ", took " : ", for " : "",
-			    wall_ms >= 0 ? text_milliseconds(arena, wall_ms) : "");
+		output_line(output, "created   %s%s%s", output_time(output, arena, json_get_text(run, "createdAt")), wall != NULL ? run_ended(run) ? ", took " : ", for " : "",
+			    wall != NULL ? wall : "");
 	const struct json *labels = json_get(run, "labels");
 	for (size_t i = 0; i < json_count(labels); i++)
 		output_line(output, "label     %s=%s", labels->object.members[i].name, value_text(arena, labels->object.members[i].value));

@@ -3,24 +3,24 @@
 #include "workflow/base/check.h"
 
 #define END {NULL, 0, NULL, NULL, false}
-#define LABEL {"label", 'l', "K=V", "a label; may be repeated", true}
-#define TIMEOUT {"timeout", 0, "D", "how long to wait at most (30s, 5m, PT1H); past it exit 7", false}
-#define RUNTIME {"runtime", 'r', "NAME", "a runtime of the daemon's configuration (needed when it has several)", false}
+#define LABEL {"label", 'l', "K=V", "a label", true}
+#define TIMEOUT {"timeout", 0, "D", "wait no longer than this (30s, 5m, PT1H); past it exit 7", false}
+#define RUNTIME {"runtime", 'r', "NAME", "a runtime of the daemon's configuration; may be left out where there is one", false}
 #define TRUST                                                                                                     \
-	{"key", 'k', "FILE", "a public key (PEM) to trust, or a log's verifier key; may be repeated", true},      \
-	{"log-key", 0, "FILE", "the log's verifier key (or a PEM)", true},                                        \
+	{"key", 'k', "FILE", "a public key to trust (PEM, or a log's verifier key)", true},      \
+	{"log-key", 0, "FILE", "the log's key (verifier key or PEM)", true},                                        \
 	{"root-key", 0, "FILE", "a root's public key, for a signed key ring", true},                              \
 	{"keyring", 0, "FILE", "a key ring: purposes, windows, revocations", false}
 #define RUN_FILTERS                                                                                                              \
 	{"status", 's', "STATUS", "pending, running, waiting, suspended, cancelled, faulted or completed", false},              \
-	{"workflow", 'w', "NS/NAME", "of this workflow, with :VERSION of that version alone", false},                           \
+	{"workflow", 'w', "NS/NAME", "of this workflow; with :VERSION of that version alone", false},                           \
 	{"label", 'l', "K=V", "with this label", false},                                                                        \
 	{"since", 0, "TIME", "created at or after (RFC 3339, or a duration before now)", false},                                \
 	{"until", 0, "TIME", "created before", false}
 
 static const struct option_rule submit_options[] = {
 	{"input", 'i', "JSON", "the input: JSON, @FILE, or - for standard input (default {})", false},
-	{"id", 0, "ID", "the run's id, 1 to 64 of A-Z a-z 0-9 . _ - (default: a new one); the same id and content is the same run", false},
+	{"id", 0, "ID", "the run's id: 1 to 64 of A-Z a-z 0-9 . _ - (default: a new one). Same id and content: the same run", false},
 	LABEL,
 	{"wait", 0, NULL, "wait until the run has ended; the exit status is then its outcome", false},
 	TIMEOUT,
@@ -54,7 +54,7 @@ static const struct option_rule cancel_options[] = {
 };
 static const struct option_rule extract_options[] = {
 	RUNTIME,
-	{"schema", 0, "FILE", "a JSON Schema of the answers: an object with the array `facts` (default: subject, predicate, object, quote)", false},
+	{"schema", 0, "FILE", "a JSON Schema for the answers: an object with the array `facts` (default: facts of subject, predicate, object, quote)", false},
 	{"id", 0, "ID", "the run's id (default: a new one)", false},
 	LABEL,
 	{"no-wait", 0, NULL, "print the run's id and leave", false},
@@ -90,15 +90,15 @@ static const struct option_rule fact_verify_options[] = {
 	FACT_FILTERS,
 	{"all", 'a', NULL, "all facts", false},
 	TRUST,
-	{"fact", 0, "FILE", "of a FILE: the fact as JSON, to compare with the signed subject", false},
-	{"entry", 0, "FILE", "of a FILE: the journal's entry", false},
-	{"proof", 0, "FILE", "of a FILE: the inclusion proof (.tlog-proof)", false},
-	{"document", 0, "FILE", "of a FILE: the document (with --run or --all: a digest to filter by)", false},
-	{"section", 0, "FILE", "of a FILE: the section", false},
-	{"prompt", 0, "FILE", "of a FILE: the prompt's template", false},
-	{"schema", 0, "FILE", "of a FILE: the schema", false},
-	{"request", 0, "FILE", "of a FILE: the request's body", false},
-	{"response", 0, "FILE", "of a FILE: the answer's body", false},
+	{"fact", 0, "FILE", "with FILE: the fact as JSON, to compare with the signed subject", false},
+	{"entry", 0, "FILE", "with FILE: the journal's entry", false},
+	{"proof", 0, "FILE", "with FILE: the inclusion proof (.tlog-proof)", false},
+	{"document", 0, "FILE", "with FILE: the document; with --run or --all: a digest to filter by", false},
+	{"section", 0, "FILE", "with FILE: the section", false},
+	{"prompt", 0, "FILE", "with FILE: the prompt's template", false},
+	{"schema", 0, "FILE", "with FILE: the schema", false},
+	{"request", 0, "FILE", "with FILE: the request's body", false},
+	{"response", 0, "FILE", "with FILE: the answer's body", false},
 	{"verbose", 'v', NULL, "every check of every fact", false},
 	END,
 };
@@ -110,7 +110,7 @@ static const struct option_rule fact_export_options[] = {
 };
 static const struct option_rule journal_verify_options[] = {
 	TRUST,
-	{"trusted", 0, "FILE", "a checkpoint that you kept; may be repeated", true},
+	{"trusted", 0, "FILE", "a checkpoint that you kept", true},
 	END,
 };
 static const struct option_rule key_generate_options[] = {{"purpose", 'p', "PURPOSE", "fact, log or root", false}, END};
@@ -121,7 +121,7 @@ static const struct option_rule key_export_options[] = {
 };
 static const struct option_rule config_options[] = {{"effective", 0, NULL, "what is in force, with its origin", false}, END};
 #define BENCH                                                                           \
-	{"runs", 'n', "N", "how many runs", false},                                    \
+	{"runs", 'n', "N", "number of runs", false},                                    \
 	{"reprised", 0, "FILE", "the daemon (default: beside this program)", false}
 static const struct option_rule bench_overhead_options[] = {
 	BENCH,
@@ -132,31 +132,32 @@ static const struct option_rule bench_overhead_options[] = {
 static const struct option_rule bench_memory_options[] = {BENCH, END};
 
 const struct verb verbs[] = {
-	{"submit", "DEFINITION", "Start a run", "DEFINITION is a file (YAML or JSON, - for standard input), or NAMESPACE/NAME[:VERSION] of a registered one.\n"
+	{"submit", "DEFINITION", "Start a run", "DEFINITION is a file (YAML or JSON, - for standard input), or NAMESPACE/NAME[:VERSION] of a registered one. "
 	 "`file:` resources of a file are read here, relative to it, and sent along.", "reprise submit hello.yaml --input '{\"name\": \"Ada\"}' --wait", 1, 1, submit_options, command_submit},
 	{"list", "", "List runs, newest first", NULL, "reprise list --status faulted -o ids", 0, 0, list_options, command_list},
 	{"count", "", "Count runs", NULL, "reprise count --status running", 0, 0, count_options, command_count},
 	{"show", "RUN", "Show one run: its tasks, input, output, error", NULL, "reprise show 01JC3V0Q9T5Z8W2N4M6K7H1B3D -o json", 1, 1, show_options, command_show},
 	{"result", "RUN", "Print what a run gave", NULL, "reprise result 01JC3V0Q9T5Z8W2N4M6K7H1B3D --wait", 1, 1, result_options, command_result},
 	{"events", "RUN", "Print a run's journal entries", NULL, "reprise events 01JC3V0Q9T5Z8W2N4M6K7H1B3D -f", 1, 1, events_options, command_events},
-	{"replay", "RUN… | --all", "Decide runs again from the journal, no model called", "Exit 20 when a run's decisions differ from its journal.",
-	 "reprise replay 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, COMMAND_IDS_MAX, replay_options, command_replay},
-	{"overhead", "[RUN]", "Show where the time outside the activities went", NULL, "reprise overhead 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 1, overhead_options, command_overhead},
 	{"cancel", "RUN…", "Cancel runs; - reads ids from standard input", NULL, "reprise list --status running -o ids | reprise cancel - --reason 'wrong input'", 1, COMMAND_IDS_MAX,
 	 cancel_options, command_cancel},
 	{"kill", "RUN…", "End runs at once, without letting tasks clean up", NULL, "reprise kill 01JC3V0Q9T5Z8W2N4M6K7H1B3D --reason 'stuck'", 1, COMMAND_IDS_MAX, cancel_options, command_kill},
-	{"extract", "DOCUMENT", "Extract grounded, signed facts from a document", "DOCUMENT is a Markdown or plain-text file, - for standard input. Its sections are asked one by one; each fact's quote is\n"
-	 "found in the document by the daemon, and shown with its line.", "reprise extract notes.md --runtime extractor", 1, 1, extract_options, command_extract},
+	{"replay", "RUN… | --all", "Decide runs again from the journal, no model called", "Exit status: 20 when a run's decisions differ from its journal.",
+	 "reprise replay 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, COMMAND_IDS_MAX, replay_options, command_replay},
+	{"overhead", "[RUN]", "Show where the time outside the activities went", NULL, "reprise overhead 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 1, overhead_options, command_overhead},
+	{"extract", "DOCUMENT", "Extract grounded, signed facts from a document", "DOCUMENT is a Markdown or plain-text file, - for standard input. Each of its sections is one request; the daemon finds each fact's quote "
+	 "in the document, and the table shows its line.", "reprise extract notes.md --runtime extractor", 1, 1, extract_options, command_extract},
 	{"infer", "PROMPT", "Ask a runtime one question, durably", "PROMPT is a text, @FILE, or - for standard input.", "reprise infer 'Say hello.' --runtime extractor", 1, 1, infer_options, command_infer},
 	{"fact list", "", "List facts in the order in which they were recorded", NULL, "reprise fact list --run 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 0, fact_list_options, command_fact_list},
-	{"fact show", "FACT", "Show one fact", "FACT is an id or a unique prefix of 12 digits.", "reprise fact show 3fa4b2c18d90", 1, 1, NULL, command_fact_show},
-	{"fact verify", "FACT… | --run RUN | --all | FILE…", "Check facts: signature, subject, source, journal entry, inclusion",
-	 "Everything is checked here. Exit 22 invalid, 23 where the journal is, 25 malformed, 26 when a key is missing.\nA FILE holds envelopes, one a line or one alone; it is checked without a daemon.",
+	{"fact show", "FACT", "Show one fact", "FACT is an id, or a prefix of 12 digits or more that no other id has.", "reprise fact show 3fa4b2c18d90", 1, 1, NULL, command_fact_show},
+	{"fact verify", "FACT… | --run RUN | --all | FILE…", "Check facts: signature, source, journal, inclusion",
+	 "Everything is checked by this program, not by the daemon. A FILE holds envelopes, one a line or one alone, and needs no daemon.\n"
+	 "Exit status: 0 valid, 22 invalid, 23 journal damaged, 25 malformed, 26 a key is missing.",
 	 "reprise fact verify --run 01JC3V0Q9T5Z8W2N4M6K7H1B3D --key fact.pub", 0, COMMAND_IDS_MAX, fact_verify_options, command_fact_verify},
 	{"fact export", "[FACT…]", "Print facts as signed envelopes, JSON lines or CSV", NULL, "reprise fact export --run 01JC3V0Q9T5Z8W2N4M6K7H1B3D --format csv > facts.csv", 0, COMMAND_IDS_MAX,
 	 fact_export_options, command_fact_export},
-	{"journal verify", "[FILE]", "Compute the log's tree again and compare it with every checkpoint",
-	 "Against the daemon; with --data DIR against a data folder, without a daemon; with FILE against exported entries, one a line.\nExit 23 when it is damaged.",
+	{"journal verify", "[FILE]", "Check the log's tree against every checkpoint",
+	 "Checks the daemon's journal; with --data DIR a data folder, with FILE exported entries, one a line, both without a daemon.\nExit status: 0 whole, 23 damaged.",
 	 "reprise journal verify --trusted checkpoint.kept", 0, 1, journal_verify_options, command_journal_verify},
 	{"journal stats", "", "Show what the journal holds and its sizes", NULL, "reprise journal stats", 0, 0, NULL, command_journal_stats},
 	{"key list", "", "List the daemon's public keys", NULL, "reprise key list", 0, 0, NULL, command_key_list},
@@ -166,7 +167,7 @@ const struct verb verbs[] = {
 	{"definition add", "FILE", "Register a definition", NULL, "reprise definition add hello.yaml", 1, 1, NULL, command_definition_add},
 	{"definition list", "", "List registered definitions", NULL, "reprise definition list", 0, 0, NULL, command_definition_list},
 	{"definition show", "NAMESPACE/NAME[:VERSION]", "Show a registered definition", NULL, "reprise definition show reprise/extract:1.0.0", 1, 1, NULL, command_definition_show},
-	{"definition validate", "FILE…", "Check definitions, offline", "Prints every problem with file, line and column; exit 1 when one cannot be run.",
+	{"definition validate", "FILE…", "Check definitions, offline", "Prints every problem with file, line and column. Exit status: 1 when one of them cannot be run.",
 	 "reprise definition validate *.yaml", 1, COMMAND_IDS_MAX, NULL, command_definition_validate},
 	{"runtime list", "", "List runtimes", NULL, "reprise runtime list", 0, 0, NULL, command_runtime_list},
 	{"runtime show", "NAME", "Show one runtime", NULL, "reprise runtime show extractor", 1, 1, NULL, command_runtime_show},
@@ -174,7 +175,7 @@ const struct verb verbs[] = {
 	{"provenance show", "DIGEST", "Show a configuration record", NULL, "reprise provenance show sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 1, 1, NULL,
 	 command_provenance_show},
 	{"config show", "", "Show the daemon's configuration", NULL, "reprise config show --effective", 0, 0, config_options, command_config_show},
-	{"bench overhead", "", "Measure the time outside the activities, on this machine", "Starts a daemon and a simulated runtime of its own in a scratch folder (--data, $TMPDIR or /tmp) and stops them.",
+	{"bench overhead", "", "Measure the time outside the activities on this machine", "Starts a daemon and a simulated runtime of its own in a scratch folder (--data, $TMPDIR or /tmp) and stops them.",
 	 "reprise bench overhead --runs 200 --data /var/tmp", 0, 0, bench_overhead_options, command_bench_overhead},
 	{"bench memory", "", "Measure the daemon's memory over many runs", NULL, "reprise bench memory --runs 100000", 0, 0, bench_memory_options, command_bench_memory},
 	{"version", "", "Show the versions of command line and daemon", NULL, "reprise version -o json", 0, 0, NULL, command_version},

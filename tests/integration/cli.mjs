@@ -142,6 +142,10 @@ await test('unknown verbs and options end with 2 and name the nearest', async ()
 	}
 	check((await expects(2, [])).errors.includes('--help'), 'no verb');
 	check((await expects(2, ['fact'])).errors.includes('reprise fact verify'), 'the verbs of a group');
+	equal((await expects(2, ['lst', '-o', 'json'])).json.exitStatus, 2, 'a problem object');
+	check((await expects(2, ['fcat', 'list'])).errors.includes('reprise fact list'), 'the first word of two');
+	const full = spawnSync('sh', ['-c', `"${program}" --help >/dev/full`], { env: environment });
+	check(full.status === 1 && full.stderr.toString().includes('writing to standard output failed'), `a full disk: ${full.status} ${full.stderr}`);
 	await expects(2, ['show']);
 	await expects(2, ['show', 'a', 'b']);
 	await expects(2, ['list', '-o', 'xml']);
@@ -507,6 +511,10 @@ await test('events pages through the journal; -f follows the stream over reconne
 	const result = await expects(0, ['events', 'e', '-f', '-o', 'jsonl']);
 	equal(result.out.trim().split('\n').map(line => JSON.parse(line).seq), [3, 5, 8, 13], 'stream');
 	check(connections >= 3, `${connections} connections`);
+	// Behind the last entry of a run that has ended there is nothing to wait for.
+	serve(seen => seen.path.endsWith('/events') ? [200, { events: entries.filter(one => one.seq > Number(seen.query.after)), next: 13 }] : [200, runDocument('e', { status: 'completed' })]);
+	equal((await expects(0, ['events', 'e', '-f', '--after', '13'])).out, '', 'behind the end');
+	equal((await expects(0, ['events', 'e', '-f', '--after', '8', '-o', 'json'])).json.seq, 13, 'one entry a line');
 	serve(() => [404, { detail: 'no run e' }]);
 	await expects(4, ['events', 'e', '-f']);
 });
@@ -577,7 +585,7 @@ await test('extract uploads the document, submits the built-in workflow, and pri
 	equal(JSON.parse(submit.body), { definition: 'reprise/extract:1.0.0', id: 'x', input: { runtime: 'only', document: { digest: `sha256:${'1'.repeat(64)}` } } }, 'submission');
 	const rows = result.out.split('\n');
 	check(/^LINE +SUBJECT +PREDICATE +OBJECT +QUOTE$/.test(rows[0]) && /^ *1 +S2 +uses +O +line$/.test(rows[1]) && /^ *2 +S4 +uses +O +line two$/.test(rows[2]), result.out);
-	check(rows[3].startsWith('2 facts from 2 of 5 sections; 1 empty; 3 could not be asked') && rows[3].includes('1 truncated') && rows[3].includes('2 unreachable'), rows[3]);
+	check(rows[3].startsWith('2 facts from 2 of 5 sections; 1 without facts; 3 gave no usable answer (') && rows[3].includes('1 truncated') && rows[3].includes('2 unreachable'), rows[3]);
 	const json = (await expects(0, ['extract', document, '--id', 'x', '-o', 'json'])).json;
 	equal([json.id, json.factDocuments.length], ['x', 2], 'JSON');
 	serve(handler([]));
@@ -623,6 +631,11 @@ await test('infer prints the text, sends its sampling, and writes the call out f
 	const sent = JSON.parse(asked.filter(seen => seen.method === 'POST').at(-1).body), call = sent.definition.do[0].answer;
 	equal([call.call, sent.input.sampling, call.with.schema], ['inference', { maxTokens: 7, temperature: 0.5 }, { document: factsSchema }], 'call');
 	await expects(2, ['infer', 'x', '--runtime', 'r', '--temperature', 'hot']);
+	await expects(0, ['infer', 'x', '--runtime', 'r', '--id', 'i', '--seed', '9007199254740991']);
+	equal(JSON.parse(asked.filter(seen => seen.method === 'POST').at(-1).body).input.sampling, { seed: 9007199254740991 }, 'the largest seed that JSON numbers carry');
+	await expects(2, ['infer', 'x', '--runtime', 'r', '--seed', '9007199254740992']); // would be sent as another one
+	await expects(2, ['infer', '', '--runtime', 'r']);
+	await expects(2, ['infer', '-', '--runtime', 'r'], { input: '' });
 });
 
 await test('fact list pages through the feed with its filters; export gives stored envelopes, JSON lines, inert CSV', async () => {

@@ -1,5 +1,6 @@
 /* Tests of cli/options.c and the table of verbs. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -127,6 +128,49 @@ START_TEST(values_are_found)
 }
 END_TEST
 
+/* A mistake is told in the format that was asked for, wherever that stands, even when the verb is not known. */
+START_TEST(mistakes_come_in_the_format_asked_for)
+{
+	static const char *const lines[] = {"lst -o json", "-ojson lst", "--output=json list --limt 5", "list --limt 5 --output json", "show -o json"};
+	for (size_t i = 0; i < COUNT_OF(lines); i++) {
+		struct command command;
+		bool help;
+		ck_assert_int_eq(parse(&command, &help, lines[i]), STATUS_USAGE);
+		ck_assert_msg(command.output.format == FORMAT_JSON, "%s", lines[i]);
+		finish(&command);
+	}
+	struct command command;
+	bool help;
+	ck_assert_int_eq(parse(&command, &help, "lst -- -o json"), STATUS_USAGE);
+	ck_assert_int_eq(command.output.format, FORMAT_TEXT);
+	finish(&command);
+}
+END_TEST
+
+/* No line of a help text is wider than the terminal, nor than a page; only an example, which is copied whole, may be. A group
+ * shows its own verbs alone. */
+START_TEST(help_fits_the_terminal)
+{
+	static const size_t widths[] = {60, 80, 120};
+	for (size_t w = 0; w < COUNT_OF(widths); w++)
+		for (size_t i = 0; i <= verb_count + 1; i++) {
+			struct command command = {.verb = i < verb_count ? &verbs[i] : NULL, .group = i == verb_count ? "fact" : NULL};
+			char *text = NULL, *place = NULL;
+			size_t size, lines = 0;
+			command.output.width = widths[w];
+			FILE *file = open_memstream(&text, &size);
+			print_help(&command, file);
+			fclose(file);
+			if (i == verb_count)
+				ck_assert(strstr(text, "  fact verify") != NULL && strstr(text, "submit") == NULL);
+			for (char *line = strtok_r(text, "\n", &place); line != NULL && strcmp(line, "Example:") != 0; line = strtok_r(NULL, "\n", &place), lines++)
+				ck_assert_msg(text_width(bytes_text(line)) <= (widths[w] < 100 ? widths[w] : 100), "%s", line);
+			ck_assert_uint_gt(lines, 4);
+			free(text);
+		}
+}
+END_TEST
+
 /* A near miss is named, a far one is not. */
 START_TEST(near_words_are_named)
 {
@@ -162,4 +206,5 @@ START_TEST(the_table_is_sound)
 }
 END_TEST
 
-RUN_SUITE("cli-options", command_lines_are_understood, nonsense_is_usage, help_is_found, values_are_found, near_words_are_named, the_table_is_sound)
+RUN_SUITE("cli-options", command_lines_are_understood, nonsense_is_usage, help_is_found, values_are_found, mistakes_come_in_the_format_asked_for, help_fits_the_terminal,
+	  near_words_are_named, the_table_is_sound)
