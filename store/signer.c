@@ -42,12 +42,18 @@ static int write_all(int descriptor, struct bytes bytes)
 	return 0;
 }
 
+/* Written under another name first: the process may end at any point, and half a key would be refused by every later start. */
 static int create_key(const char *path, struct secret_key *key, struct error *error)
 {
+	char temporary[STORE_PATH_MAX];
 	uint8_t seed[KEY_SEED_LEN];
 	struct buffer pem;
-	int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int descriptor;
 
+	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.new", path) >= sizeof(temporary))
+		return error_set(error, ERR_INVALID, "create key %s: the path is too long", path);
+	unlink(temporary); /* What an earlier start left. */
+	descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (descriptor < 0)
 		return error_set(error, ERR_IO, "create key %s: %s", path, strerror(errno));
 	randombytes_buf(seed, sizeof(seed));
@@ -61,10 +67,11 @@ static int create_key(const char *path, struct secret_key *key, struct error *er
 	sodium_memzero(pem.data, pem.cap);
 	buffer_close(&pem);
 	close(descriptor);
-	if (error->code == ERR_NONE && sync_folder_of(path, error) == 0)
-		return 0;
-	unlink(path); /* Half a key would be refused at the next start. */
-	return error->code;
+	/* link() and not rename(): a key that has come there meanwhile is never replaced. */
+	if (error->code == ERR_NONE && link(temporary, path) != 0)
+		error_set(error, ERR_IO, "create key %s: %s", path, strerror(errno));
+	unlink(temporary);
+	return error->code == ERR_NONE ? sync_folder_of(path, error) : (int)error->code;
 }
 
 static int read_key(const char *path, int descriptor, struct secret_key *key, struct error *error)
