@@ -142,6 +142,8 @@ int entry_table_bytes(struct connection *connection, struct arena *arena, uint64
 int entry_table_origin(struct connection *connection, struct arena *arena, const char **origin, const char **vkey,
 		       struct error *error)
 {
+	struct note_key key;
+	struct error why = {0};
 	struct bytes bytes;
 	struct entry entry;
 	struct json *json;
@@ -156,19 +158,25 @@ int entry_table_origin(struct connection *connection, struct arena *arena, const
 	CHECK(json != NULL);
 	*origin = json_get_text(json, "log");
 	*vkey = json_get_text(entry.data, "vkey");
+	/* A verifier key bounds the name in it; who reads on relies on that. */
+	if (note_key_parse(&key, *vkey, &why) != 0)
+		return error_set(error, ERR_CORRUPT, "journal-entry: the vkey of entry 0: %s", why.message);
+	if (strcmp(key.name, *origin) != 0)
+		return error_set(error, ERR_CORRUPT, "journal-entry: the vkey of entry 0 is not of the log that it names");
 	return 0;
 }
 
 /* --- for readers -------------------------------------------------------------------------------------------------- */
 
-/* The kind without parsing: everything behind it has a known length, as the form is canonical and origins hold no
- * character that JSON escapes. */
+/* The kind without parsing: everything behind it has a known length, as the form is canonical, and origins are short
+ * (NOTE_NAME_MAX) and hold no character that JSON escapes. */
 static bool raw_kind(struct bytes bytes, const char *origin, uint64_t seq, enum entry_kind *kind)
 {
-	char tail[STORE_PATH_MAX], name[64];
+	char tail[NOTE_NAME_MAX + 64], name[64];
 	int head = snprintf(tail, sizeof(tail), "\",\"log\":\"%s\",\"seq\":%llu,\"ts\":\"", origin, (unsigned long long)seq);
 	size_t end, start, tail_len = (size_t)head + TIME_TEXT_LEN + sizeof("\",\"v\":1}") - 1;
 
+	CHECK(head < (int)sizeof(tail));
 	if (bytes.len <= tail_len || memcmp(bytes.data + bytes.len - tail_len, tail, (size_t)head) != 0)
 		return false;
 	end = start = bytes.len - tail_len;
@@ -194,6 +202,8 @@ int reader_entries(struct store_reader *reader, struct arena *arena, uint64_t fr
 	*next = from_seq;
 	if (statement == NULL)
 		return error->code;
+	if (from_seq > INT64_MAX)
+		return 0; /* Nothing stands behind the last row that there can be. */
 	if (limit == 0)
 		limit = 100;
 	if (limit > STORE_PAGE_MAX)

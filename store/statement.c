@@ -211,8 +211,8 @@ void statement_end(sqlite3_stmt *statement)
 
 void bind_number(sqlite3_stmt *statement, int index, uint64_t number)
 {
-	CHECK(number <= INT64_MAX);
-	CHECK(sqlite3_bind_int64(statement, index, (sqlite3_int64)number) == SQLITE_OK);
+	/* A negative number out of a damaged table comes back as one that no row has: it is not found, and nothing stops. */
+	CHECK(sqlite3_bind_int64(statement, index, number <= INT64_MAX ? (sqlite3_int64)number : INT64_MAX) == SQLITE_OK);
 }
 
 void bind_time(sqlite3_stmt *statement, int index, int64_t time_ms)

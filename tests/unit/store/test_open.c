@@ -354,6 +354,85 @@ START_TEST(keys_are_checked)
 }
 END_TEST
 
+/* A start that ended while it wrote a key left half a file under another name: the next start makes the key anew. */
+START_TEST(half_a_key_is_made_anew)
+{
+	struct fixture f;
+	char path[512];
+	FILE *file;
+
+	fixture_init(&f);
+	snprintf(path, sizeof(path), "%s/keys", f.folder);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/keys/fact.pem.new", f.folder);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fputs("-----BEGIN PRIV", file);
+	fclose(file);
+	fixture_open(&f);
+	ck_assert_int_ne(access(path, F_OK), 0);
+	fixture_reopen(&f);
+	fixture_end(&f);
+}
+END_TEST
+
+/* An entry 0 whose log is not that of its key, or a name longer than any log's: damage, and nothing reads on with it. */
+START_TEST(origin_is_checked)
+{
+	static const char *const changes[] = {
+		"UPDATE entry SET bytes = CAST(replace(bytes, '\"log\":\"', '\"log\":\"x') AS BLOB) WHERE seq = 0",
+		"UPDATE entry SET bytes = CAST(replace(bytes, '\"log\":\"', '\"log\":\"' || hex(zeroblob(20000))) AS BLOB) WHERE seq = 0",
+	};
+
+	for (size_t i = 0; i < COUNT_OF(changes); i++) {
+		struct fixture f;
+		struct store_reader *reader;
+		struct error error;
+
+		start_with_runs(&f, 1);
+		fixture_close(&f);
+		tamper(&f, changes[i]);
+		ck_assert_int_eq(store_open_readonly(f.folder, &reader, &error), ERR_CORRUPT);
+		ck_assert_ptr_nonnull(strstr(error.message, "vkey of entry 0"));
+		OPEN_FAILS(&f, ERR_CORRUPT, "vkey of entry 0");
+		fixture_end(&f);
+	}
+}
+END_TEST
+
+/* Numbers that no store has written, in tables that somebody changed: nothing is found under them, and reading ends. */
+START_TEST(numbers_out_of_range)
+{
+	struct fixture f;
+	struct store_reader *reader;
+	struct store_raw_entry *raw;
+	struct entry entry;
+	struct bytes bytes;
+	struct digest digest;
+	struct error error;
+	size_t count;
+	uint64_t next = 0;
+
+	fixture_start(&f);
+	entry = (struct entry){.kind = ENTRY_DOCUMENT_ADDED, .data = json_object(&f.arena), .time_ms = fixture_wall_ms()};
+	digest = entry_add_value(&f.arena, &entry, "document", BYTES_OF("text"));
+	append_ok(&f, &entry, 1);
+	fixture_close(&f);
+	ck_assert_int_eq(plain_exec(&f, "UPDATE document SET content = -7"), SQLITE_OK);
+	tamper(&f, "INSERT INTO journal SELECT 9223372036854775807, leaf FROM journal WHERE seq = 1; "
+		   "INSERT INTO entry SELECT 9223372036854775807, bytes FROM entry WHERE seq = 1");
+	ck_assert_msg(store_open_readonly(f.folder, &reader, &error) == 0, "%s", error.message);
+	ck_assert_int_eq(reader_content(reader, &f.arena, 0, &digest, NULL, &bytes, &error), ERR_NOT_FOUND);
+	ck_assert_int_eq(reader_entries(reader, &f.arena, 0, 0, 100, &raw, &count, &next, &error), 0);
+	ck_assert_uint_eq(count, 5);
+	ck_assert_uint_eq(next, (uint64_t)INT64_MAX + 1);
+	ck_assert_int_eq(reader_entries(reader, &f.arena, next, 0, 100, &raw, &count, &next, &error), 0);
+	ck_assert_uint_eq(count, 0);
+	store_reader_close(reader);
+	fixture_end(&f);
+}
+END_TEST
+
 static void read_last_kind(struct store_reader *reader, struct fixture *f, void *arg)
 {
 	struct store_raw_entry *raw;
@@ -425,4 +504,4 @@ END_TEST
 
 TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases,
 	  garbage_is_no_database, journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal,
-	  changed_entries, keys_are_checked, new_fact_key_is_recorded, read_without_a_daemon)
+	  changed_entries, keys_are_checked, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon)
