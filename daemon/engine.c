@@ -727,6 +727,8 @@ static const struct json *find_value(void *context, const struct digest *digest)
 static void on_values_loaded(struct engine_load_values *load);
 static void on_entries_committed(struct store_append *append);
 static void finish_decision(struct run *run, const struct error *error);
+static void finish_messages(struct list *messages, const struct error *error);
+static void break_run(struct run *run, const struct error *error);
 
 static void append_decision(struct run *run)
 {
@@ -790,6 +792,27 @@ static void decide(struct run *run)
 	append_decision(run);
 }
 
+/* It cannot go on: say so, and keep it out of the way until the next start (C31). None of its triggers will be decided. */
+static void break_run(struct run *run, const struct error *error)
+{
+	struct engine *engine = run->engine;
+	struct list rest;
+
+	list_init(&rest);
+	list_move_all(&rest, &run->early);
+	if (run->live) {
+		list_move_all(&rest, &run->live->deciding);
+		list_move_all(&rest, &run->live->inbox);
+		live_free(run);
+	}
+	run->stage = STAGE_BROKEN;
+	set_deadline(run, 0);
+	engine->counts.failed++;
+	if (engine->ports.on_run_failed)
+		engine->ports.on_run_failed(engine->ports.arg, run->id, error);
+	finish_messages(&rest, error);
+}
+
 static void on_values_loaded(struct engine_load_values *load)
 {
 	struct run *run = load->owner;
@@ -802,21 +825,12 @@ static void on_values_loaded(struct engine_load_values *load)
 		struct error error = load->error;
 		arena_close(&load->arena);
 		decision_close(&live->decision);
-		error_wrap(&error, "run %s: load a value", run->id);
-		engine->counts.failed++;
-		run->stage = STAGE_BROKEN;
-		set_deadline(run, 0);
-		if (engine->ports.on_run_failed)
-			engine->ports.on_run_failed(engine->ports.arg, run->id, &error);
-		struct list rest;
-		list_init(&rest);
-		list_move_all(&rest, &live->deciding);
-		list_move_all(&rest, &live->inbox);
-		live->inbox_count = 0;
-		while (!list_empty(&rest)) { /* none of them will be decided */
-			struct message *message = CONTAINER_OF(rest.next, struct message, link);
-			list_remove(&message->link);
-			finish_message(message, &error);
+		if (error.code == ERR_BUSY) { /* the reader's queue is full */
+			run->stage = STAGE_POSTPONED;
+			set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
+		} else {
+			error_wrap(&error, "run %s: load a value", run->id);
+			break_run(run, &error);
 		}
 		load_next(engine);
 		return;
@@ -935,6 +949,11 @@ static void on_entries_committed(struct store_append *append)
 			finish_message(message, &error);
 			return;
 		}
+		if (error.code != ERR_FULL && error.code != ERR_BUSY) { /* it would be refused again and again */
+			error_wrap(&error, "run %s: commit", run->id);
+			break_run(run, &error);
+			return;
+		}
 		log_warn(LOG_ENGINE, "run=%s commit postponed: %s", run->id, error.message);
 		run->stage = STAGE_POSTPONED;
 		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
@@ -1001,8 +1020,11 @@ void engine_on_time(struct engine *engine)
 		struct run *run = engine->heap[1];
 		set_deadline(run, 0);
 		switch (run->stage) {
-		case STAGE_POSTPONED:
-			append_decision(run);
+		case STAGE_POSTPONED: /* of a decision that is made already, or of one that could not load its values */
+			if (run->live->decision.entry_count > 0)
+				append_decision(run);
+			else
+				decide(run);
 			break;
 		case STAGE_IDLE:
 			if (list_empty(&run->live->inbox) && !engine->stopping)
@@ -1011,8 +1033,11 @@ void engine_on_time(struct engine *engine)
 				run_advance(run);
 			break;
 		case STAGE_PARKED:
-			if (!engine->stopping)
+			if (!engine->stopping && !run->restarted && list_empty(&run->early))
 				post(run, new_message(TRIGGER_DEADLINE), false);
+			else if (!engine->stopping && list_empty(&run->waiting)) /* its load was refused once: again */
+				list_add_last(&engine->to_load, &run->waiting);
+			load_next(engine);
 			break;
 		case STAGE_LOADING:
 		case STAGE_LOADING_VALUES:
@@ -1079,21 +1104,12 @@ static void on_run_loaded(struct engine_load_run *load)
 
 	engine->loading--;
 	run->load = NULL;
-	if (rebuild(run, load, &error) != 0) {
+	if (load->error.code == ERR_BUSY) { /* the reader's queue is full */
+		run->stage = STAGE_PARKED;
+		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
+	} else if (rebuild(run, load, &error) != 0) {
 		error_wrap(&error, "run %s cannot go on", run->id);
-		engine->counts.failed++;
-		if (run->live) {
-			list_move_all(&run->early, &run->live->inbox);
-			live_free(run);
-		}
-		run->stage = STAGE_BROKEN;
-		if (engine->ports.on_run_failed)
-			engine->ports.on_run_failed(engine->ports.arg, run->id, &error);
-		while (!list_empty(&run->early)) {
-			struct message *message = CONTAINER_OF(run->early.next, struct message, link);
-			list_remove(&message->link);
-			finish_message(message, &error);
-		}
+		break_run(run, &error);
 	} else {
 		run->stage = STAGE_IDLE;
 		if (run->restarted) {

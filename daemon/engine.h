@@ -15,7 +15,6 @@
 
 enum {
 	ENGINE_RUNS_MAX = 2000000, /* known and not ended, parked ones included */
-	ENGINE_INBOX_MAX = 100000, /* triggers of one run; past it an activity's answer waits with its sender */
 	ENGINE_TRIGGERS_MAX = 32, /* ends of attempts that one decision of a run takes in */
 	ENGINE_RECOVER_CONCURRENCY = 32, /* runs loaded at once after a start */
 	ENGINE_ENDED_KEPT = 1000, /* ended runs whose exact timing is still in memory */

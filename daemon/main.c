@@ -138,6 +138,7 @@ static void prepare_process(void)
 	struct rlimit limit;
 
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of a write, not the end */
 	umask(077);
 	/* Each client and each runtime connection takes a descriptor; the soft limit of a shell is often 1,024. */
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {

@@ -92,6 +92,17 @@ static void add_interval(struct interval_set *set, const struct json *pair)
 		interval_add(set, (int64_t)from->number, (int64_t)until->number);
 }
 
+/* The sum's own number grows in place: a run may have very many attempts. */
+static void add_stage(struct arena *arena, struct json *sum, const struct json_member *stage)
+{
+	struct json *number = json_get(sum, stage->name);
+
+	if (json_is(number, JSON_NUMBER))
+		number->number += stage->value->number;
+	else
+		json_set_number(arena, sum, stage->name, stage->value->number);
+}
+
 void view_add_record(struct arena *arena, const struct json *record, struct interval_set *active, struct interval_set *queued, struct json *sum)
 {
 	const struct json *stages = json_get(record, "stages");
@@ -100,8 +111,7 @@ void view_add_record(struct arena *arena, const struct json *record, struct inte
 	add_interval(queued, json_get(record, "queuedUs"));
 	for (size_t i = 0; json_is(stages, JSON_OBJECT) && i < stages->object.count; i++)
 		if (json_is(stages->object.members[i].value, JSON_NUMBER))
-			json_set_number(arena, sum, stages->object.members[i].name,
-					json_get_number(sum, stages->object.members[i].name, 0) + stages->object.members[i].value->number);
+			add_stage(arena, sum, &stages->object.members[i]);
 }
 
 /* --- the run document --------------------------------------------------------------------------------------------- */

@@ -253,12 +253,26 @@ struct entry *journal_entries(struct world *world, const struct run_model *run, 
 	return entries;
 }
 
+/* The reader's queue can be full too: nothing is lost by it, the engine asks again. */
+static bool reader_is_busy(struct world *world, struct error *error)
+{
+	if (!world->faults || !random_chance(&world->random, 30))
+		return false;
+	world->counters.faults++;
+	error_set(error, ERR_BUSY, "too many reads wait");
+	return true;
+}
+
 static void on_run_read(struct world *world, void *arg)
 {
 	struct engine_load_run *load = arg;
 	struct run_model *run = world_run_model(world, load->run_id);
 
 	arena_init(&load->arena);
+	if (reader_is_busy(world, &load->error)) {
+		load->on_done(load);
+		return;
+	}
 	load->entries = journal_entries(world, run, &load->arena, VALUE_INLINE_MAX, &load->entry_count);
 	for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
 		if (world->definitions[i] == run->definition)
@@ -283,6 +297,10 @@ static void on_values_read(struct world *world, void *arg)
 	struct journal *journal = &world->journal;
 
 	arena_init(&load->arena);
+	if (reader_is_busy(world, &load->error)) {
+		load->on_done(load);
+		return;
+	}
 	load->values = arena_zero(&load->arena, load->need_count * sizeof *load->values);
 	for (size_t i = 0; i < load->need_count; i++) {
 		const struct value_need *need = &load->needs[i];
