@@ -656,20 +656,27 @@ void definition_free(struct definition *definition)
 	free(definition);
 }
 
+/* A reference says each task's place in its list, so nothing is searched: the fold asks for every entry. */
 const struct task *definition_find_task(const struct definition *definition, const char *reference)
 {
+	static const char list[] = "/do/";
 	const struct task *task = definition->root;
+	size_t len = 0;
 
-	while (task && strcmp(task->reference, reference) != 0) {
-		const struct task *next = NULL;
+	while (reference[len] != '\0') {
+		const char *at = reference + len;
+		size_t index = 0;
 
-		for (size_t i = 0; i < task->body.count && !next; i++) {
-			size_t len = strlen(task->body.tasks[i]->reference);
-
-			if (strncmp(task->body.tasks[i]->reference, reference, len) == 0 && (!reference[len] || reference[len] == '/'))
-				next = task->body.tasks[i];
-		}
-		task = next;
+		if (strncmp(at, list, sizeof list - 1) != 0)
+			return NULL;
+		for (at += sizeof list - 1; *at >= '0' && *at <= '9' && index < task->body.count; at++)
+			index = index * 10 + (size_t)(*at - '0');
+		if (index >= task->body.count)
+			return NULL;
+		task = task->body.tasks[index];
+		len = strlen(task->reference);
+		if (strncmp(task->reference, reference, len) != 0 || (reference[len] != '\0' && reference[len] != '/'))
+			return NULL;
 	}
 	return task;
 }

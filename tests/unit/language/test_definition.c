@@ -177,6 +177,9 @@ START_TEST(tasks_become_a_tree)
 	ck_assert_ptr_null(definition_find_task(fixture.definition, "/do/0/gree"));
 	ck_assert_ptr_null(definition_find_task(fixture.definition, "/do/0/greeting"));
 	ck_assert_ptr_null(definition_find_task(fixture.definition, "nonsense"));
+	ck_assert_ptr_null(definition_find_task(fixture.definition, "/do/"));
+	ck_assert_ptr_null(definition_find_task(fixture.definition, "/do/4/x"));
+	ck_assert_ptr_null(definition_find_task(fixture.definition, "/do/18446744073709551616/greet"));
 	unload(&fixture);
 }
 END_TEST
