@@ -325,6 +325,9 @@ await test('a prompt without a section gets an answer that depends on it alone, 
 		c: { type: 'array', items: { type: 'string' }, minItems: 2 }, d: { type: 'boolean' } } };
 	equal(JSON.parse(read((await chat(sim, request('Hello', { response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } }))).text).text),
 		{ a: 'x', b: 3, c: ['simulated', 'simulated'], d: false }, 'instance');
+	// An instance of 16 to the power of 15 items is not made up to its end.
+	const deep = levels => levels === 0 ? { type: 'null' } : { type: 'array', minItems: 16, items: deep(levels - 1) };
+	equal(read((await chat(sim, request('Hello', { response_format: { type: 'json_schema', json_schema: { name: 'x', schema: deep(15) } } }))).text).text, '{}', 'a huge instance');
 });
 
 await test('at most 1,000 facts are found in a section, and the longest body is 8 MiB', async () => {

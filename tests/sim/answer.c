@@ -152,6 +152,8 @@ static void print_instance(const struct json *schema, unsigned depth, struct buf
 	const char *name = json_is(type, JSON_STRING) ? type->string.text : NULL;
 	const struct json *required = json_get(schema, "required");
 
+	if (out->overflow) /* lists within lists grow by powers: what does not fit is not printed to its end */
+		return;
 	if (name == NULL && json_is(json_at(type, 0), JSON_STRING))
 		name = json_at(type, 0)->string.text;
 	if (json_get(schema, "const") != NULL) {
