@@ -32,7 +32,7 @@ struct activity_result {
 	unsigned retry_attempts; /* the policy in force: attempts in all; 0 or 1: no further attempt */
 	int64_t retry_floor_ms, retry_cap_ms;
 
-	const struct json *output; /* what the task gives; NULL unless ok */
+	const struct json *output; /* what the task gives; not ok: NULL, or what stands for a section that failed (onFailure continue) */
 	/* The attempt's record, always there: {"stages": {name: µs}, "usage"?, "finishReason"?, "model"?, "runtime"?,
 	 * "configuration"?: {"sha256"}, "status"?, "connections"?, "simulated"?, "detail"?}. */
 	struct json *record;

@@ -247,8 +247,7 @@ static void add_group_a(struct writer *writer, const struct configuration_input 
 	add_unknown(writer, unknown, COUNT_OF(unknown));
 }
 
-static void add_group_b(struct writer *writer, const struct configuration_input *input, const struct configuration *configuration,
-			const struct json *card)
+static void add_group_b(struct writer *writer, const struct configuration *configuration, const struct json *card)
 {
 	static const char *const unknown[] = {"revision", "quantisation", "arch", "chat_template_sha256", "generation_config_sha256", "adapters"};
 	char hex[DIGEST_HEX_LEN + 1];
@@ -262,7 +261,6 @@ static void add_group_b(struct writer *writer, const struct configuration_input 
 	/* Measured is the file; that the runtime serves just this file is the operator's word. */
 	add_text(writer, "weights_digest", configuration->weights.known ? hex : NULL, "measured", "weights file of the configuration");
 	add_unknown(writer, unknown, COUNT_OF(unknown));
-	(void)input;
 }
 
 static void add_group_c(struct writer *writer, const struct json *card)
@@ -367,7 +365,7 @@ struct configuration *configuration_new(const struct configuration_input *input)
 
 	configuration->record = writer.record = json_object(&configuration->arena);
 	add_group_a(&writer, input, configuration);
-	add_group_b(&writer, input, configuration, card);
+	add_group_b(&writer, configuration, card);
 	add_group_c(&writer, card);
 	add_group_d(&writer, input->host);
 	add_group_e(&writer, input->fingerprint);

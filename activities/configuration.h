@@ -1,6 +1,7 @@
 /* The configuration record of a runtime (runtimes.md 10): everything that is known of who answers, each field with its value,
  * how we know it (basis) and from where (source). What is not known is written as unknown, never left out. The digest covers
- * the values alone (semantics.md 6). Pure but for host_read() and weights_read(), which belong on the uv pool. */
+ * the values alone (semantics.md 6). Pure but for host_read(), weights_read() and weights_same(),
+ * which belong on the uv pool. */
 #pragma once
 
 #include <stdatomic.h>

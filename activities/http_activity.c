@@ -26,7 +26,7 @@ struct http_work {
 	struct transfer transfer;
 	bool transfer_open;
 	struct deadline *connect, *total;
-	bool sent, receiving;
+	bool receiving;
 };
 
 /* ---- Arguments ---- */

@@ -109,11 +109,10 @@ static void read_failure(struct answer *answer, int status, struct bytes body)
 	const struct json *root;
 	const char *message = NULL, *code = NULL;
 	enum failure_class failure;
-	int known = status;
 
 	arena_init(&scratch);
 	root = json_parse(&scratch, body, JSON_ROUND_INTEGERS, NULL, NULL);
-	read_error(root, &message, &code, &known);
+	read_error(root, &message, &code, &status);
 	failure = class_of(status, code, message);
 	if (message != NULL)
 		answer_fail(answer, failure, "the runtime answered %d: %.300s", status, message);

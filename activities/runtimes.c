@@ -1,6 +1,7 @@
 /* See runtimes.h. Loop thread. In this order: slots; noting of records; probes; the questions of inferences; life. */
 #include "activities/runtimes.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -585,7 +586,10 @@ char *runtime_headers(const struct runtime *runtime, struct arena *arena, const 
 
 static bool is_local(const char *host_name)
 {
-	return strcmp(host_name, "localhost") == 0 || strncmp(host_name, "127.", 4) == 0 || strcmp(host_name, "::1") == 0;
+	struct in_addr address; /* "127.example.com" is a name like another */
+
+	return strcmp(host_name, "localhost") == 0 || strcmp(host_name, "::1") == 0 ||
+	       (inet_pton(AF_INET, host_name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
 static int64_t or_default(int64_t value, int64_t fallback)
