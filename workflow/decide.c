@@ -23,6 +23,9 @@ struct place {
 	size_t path_count;
 };
 
+/* One after the other the expressions of a task ask for the same few values: its input, the run's, the arrays of the loops around it. */
+enum { PARSED_KEPT = 4 };
+
 struct deciding {
 	const struct state *base;
 	struct state draft;
@@ -32,6 +35,11 @@ struct deciding {
 	const struct decide_context *context;
 	struct place *queue;
 	size_t queue_head, queue_tail, queue_cap;
+	struct {
+		const struct value *value;
+		const struct json *json;
+	} parsed[PARSED_KEPT]; /* the last ones, in turn */
+	size_t parsed_next;
 	size_t entries_before; /* of the trigger at hand: the limit counts per trigger, so that replay stops where the decision did */
 	bool ended; /* the run has ended in the draft, or asked to be continued: nothing more is started */
 };
@@ -122,14 +130,23 @@ static const struct json *value_json(struct deciding *d, const struct value *val
 
 	if (value->json)
 		return value->json;
+	for (size_t i = 0; i < PARSED_KEPT; i++)
+		if (d->parsed[i].value == value)
+			return d->parsed[i].json;
+	const struct json *json = NULL;
 	if (value->bytes.data) {
-		struct json *json = json_parse(d->arena, value->bytes, JSON_STORED, NULL, &error);
+		json = json_parse(d->arena, value->bytes, JSON_STORED, NULL, &error);
 		CHECK(json != NULL); /* We printed it, and its digest was checked when it was read. */
-		return json;
+	} else if (d->context->values.get) {
+		json = d->context->values.get(d->context->values.context, &value->digest);
 	}
-	const struct json *json = d->context->values.get ? d->context->values.get(d->context->values.context, &value->digest) : NULL;
-	if (!json)
+	if (!json) {
 		need_value(d, value);
+		return NULL;
+	}
+	d->parsed[d->parsed_next].value = value;
+	d->parsed[d->parsed_next].json = json;
+	d->parsed_next = (d->parsed_next + 1) % PARSED_KEPT;
 	return json;
 }
 
@@ -536,9 +553,11 @@ static const struct json *fill_endpoint(struct deciding *d, const struct task *t
 	const struct json *values = value_json(d, input);
 	if (!values || uri_template_eval(d->arena, template, values, &filled, error) != 0)
 		return NULL;
-	struct json *copy = json_copy(d->arena, arguments);
-	json_set_text(d->arena, copy, "endpoint", filled);
-	return copy;
+	struct json *with = json_object(d->arena); /* The other members are shared: together they may be larger than any copy should be. */
+	for (size_t i = 0; i < arguments->object.count; i++)
+		json_set(d->arena, with, arguments->object.members[i].name, arguments->object.members[i].value);
+	json_set_text(d->arena, with, "endpoint", filled);
+	return with;
 }
 
 enum flow { FLOW_NEXT, FLOW_INSIDE, FLOW_WAIT };

@@ -444,6 +444,33 @@ START_TEST(values_have_a_limit)
 }
 END_TEST
 
+/* Arguments that ask for their input many times are measured before anything is copied, with a filled endpoint too. */
+START_TEST(arguments_have_a_limit)
+{
+	struct fixture f;
+	struct buffer tasks;
+	size_t len = 1 << 20;
+	char *input = memory_alloc(len + 10);
+
+	buffer_init(&tasks, 1 << 16);
+	buffer_add_text(&tasks, "[{\"a\":{\"call\":\"http\",\"with\":{\"method\":\"post\",\"endpoint\":\"http://x/{id}\",\"body\":[0");
+	for (int i = 0; i < 100; i++)
+		buffer_add_text(&tasks, ",\"${ .b }\"");
+	buffer_add_text(&tasks, "]}}}]");
+	memcpy(input, "{\"b\":\"", 6);
+	memset(input + 6, 'x', len);
+	memcpy(input + 6 + len, "\"}", 3);
+	fixture_open(&f, buffer_text(&tasks));
+	fixture_submit(&f, input);
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_ptr_nonnull(strstr(json_get_text(fixture_json(&f, fixture_print(&f, f.state.error)), "detail"), "CONTENT_MAX"));
+	ck_assert_uint_lt(f.decision.arena.used, 16 << 20);
+	free(input);
+	buffer_close(&tasks);
+	fixture_close(&f);
+}
+END_TEST
+
 /* An extraction: sections, one attempt each, merge. A section that could not be asked is counted apart from an empty one (C85). */
 START_TEST(extraction)
 {
@@ -501,5 +528,5 @@ END_TEST
 SUITE_ABORTS(submitted_twice_stops)
 SUITE_MAIN("workflow-decide", pure_run_is_one_decision, chain_of_calls, stale_triggers_decide_nothing, retries, lasting_failures_are_not_retried,
 	   restart_redoes_what_was_in_flight, map_loop, chained_loop, loops_without_items, loops_without_tasks, fault_calls_off_the_rest,
-	   what_is_under_way_is_limited, depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, long_decisions_continue, large_values_are_loaded, expressions_that_fail, values_have_a_limit,
-	   extraction, submissions_compare)
+	   what_is_under_way_is_limited, depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, long_decisions_continue,
+	   large_values_are_loaded, expressions_that_fail, values_have_a_limit, arguments_have_a_limit, extraction, submissions_compare)
