@@ -9,6 +9,7 @@
 
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
+#include "workflow/value_index.h"
 
 struct replaying {
 	struct arena *arena;
@@ -18,20 +19,22 @@ struct replaying {
 	const struct decide_context *context;
 	struct replay_result *result;
 	struct state state;
+	struct value_index values;
 };
+
+static struct bytes bytes_of(const struct replaying *r, const struct digest *digest)
+{
+	const struct entry_value *value = value_index_find(&r->values, digest);
+
+	return value ? value->bytes : (struct bytes){0};
+}
 
 /* The value that data[name] names, among all of the run. */
 static struct bytes find_value(const struct replaying *r, const struct json *data, const char *name)
 {
 	struct digest digest;
 
-	if (!json_get_digest(data, name, &digest))
-		return (struct bytes){0};
-	for (size_t i = 0; i < r->count; i++)
-		for (size_t k = 0; k < r->entries[i].value_count; k++)
-			if (digest_equal(&r->entries[i].values[k].digest, &digest))
-				return r->entries[i].values[k].bytes;
-	return (struct bytes){0};
+	return json_get_digest(data, name, &digest) ? bytes_of(r, &digest) : (struct bytes){0};
 }
 
 static const struct json *find_json(const struct replaying *r, const struct json *data, const char *name)
@@ -45,12 +48,9 @@ static const struct json *find_json(const struct replaying *r, const struct json
 static const struct json *source_get(void *context, const struct digest *digest)
 {
 	const struct replaying *r = context;
+	struct bytes bytes = bytes_of(r, digest);
 
-	for (size_t i = 0; i < r->count; i++)
-		for (size_t k = 0; k < r->entries[i].value_count; k++)
-			if (r->entries[i].values[k].bytes.data && digest_equal(&r->entries[i].values[k].digest, digest))
-				return json_parse(r->arena, r->entries[i].values[k].bytes, JSON_STORED, NULL, NULL);
-	return NULL;
+	return bytes.data ? json_parse(r->arena, bytes, JSON_STORED, NULL, NULL) : NULL;
 }
 
 static const char *text_of(const struct replaying *r, const struct entry *entry)
@@ -246,13 +246,14 @@ static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger
 int replay_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition,
 	       const struct decide_context *context, struct replay_result *result, struct error *error)
 {
-	struct replaying r = {arena, entries, count, definition, context, result, {0}};
+	struct replaying r = {.arena = arena, .entries = entries, .count = count, .definition = definition, .context = context, .result = result};
 	struct decide_context replayed = *context;
 
 	*result = (struct replay_result){.equal = true};
 	if (count == 0 || entries[0].kind != ENTRY_RUN_CREATED)
 		return error_set(error, ERR_CORRUPT, "its first entry is not run.created");
 	replayed.values = (struct value_source){source_get, &r};
+	value_index_make(&r.values, arena, entries, count);
 	state_init(&r.state, definition);
 	for (size_t at = 0; at < count && result->equal;) {
 		struct trigger trigger;
