@@ -17,6 +17,8 @@ static void print_one(struct command *command, const struct json *run)
 	output_line(&command->output, "activity  %s", text_milliseconds(arena, json_get_number(overhead, "activityMs", 0)));
 	output_line(&command->output, "queued    %s", text_milliseconds(arena, json_get_number(overhead, "queuedMs", 0)));
 	output_line(&command->output, "overhead  %s", text_milliseconds(arena, json_get_number(overhead, "overheadMs", 0)));
+	if (json_get_boolean(overhead, "withoutLastCommit", false))
+		output_line(&command->output, "          (as journaled: without the commit of the run's end)");
 	table_init(&table, arena, columns, 3);
 	for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
 		const struct json *stage = json_get(json_get(overhead, "stages"), stages[i]);

@@ -25,6 +25,7 @@ struct document_args {
 	unsigned include;
 	unsigned status;
 	struct definition *definition; /* held, or NULL */
+	struct json *overhead; /* of a run that ended lately, with its last commit; or NULL */
 };
 
 static bool wants_values(const struct entry *entry, unsigned include)
@@ -127,7 +128,10 @@ static void document_work(struct store_reader *reader, struct store_read *read)
 	    load_shown_values(reader, &read->arena, args->id, entries, count, args->include, &budget, &read->error) != 0)
 		return;
 	own->status = args->status;
-	api_print(own, view_run(&read->arena, entries, count, args->definition, store_origin(own->daemon->store), args->include));
+	struct json *json = view_run(&read->arena, entries, count, args->definition, store_origin(own->daemon->store), args->include);
+	if (args->overhead && json_get(json, "endedAt"))
+		json_set(&read->arena, json, "overhead", args->overhead);
+	api_print(own, json);
 }
 
 static void on_document(struct api_read *own)
@@ -148,14 +152,14 @@ static void on_document(struct api_read *own)
 /* From memory when nothing large is asked for and the engine knows the run; else from the journal. */
 static void answer_run(struct daemon *daemon, struct request *request, const char *id, unsigned include, unsigned status)
 {
-	struct json *json = include == 0 ? engine_run_json(daemon->engine, id, &request->arena) : NULL;
+	struct json *json = engine_run_json(daemon->engine, id, &request->arena);
 
-	if (json) {
+	if (json && include == 0) {
 		request_answer_json(request, status, json);
 		return;
 	}
 	struct document_args *args = arena_zero(&request->arena, sizeof *args);
-	*args = (struct document_args){.id = id, .include = include, .status = status};
+	*args = (struct document_args){.id = id, .include = include, .status = status, .overhead = json_get(json, "endedAt") ? json_get(json, "overhead") : NULL};
 	api_read(daemon, request, document_work, args, on_document);
 }
 

@@ -403,7 +403,10 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 	 * the attempts say, and the time between the entries. */
 	const struct json *stages = json_get(record, "stages");
 	int64_t wall_us = (int64_t)json_get_number(record, "wallUs", (double)(entries[count - 1].time_ms - entries[0].time_ms) * 1000);
-	json_set(arena, run, "overhead", view_overhead(arena, wall_us, &active, &queued, json_is(stages, JSON_OBJECT) ? stages : sum));
+	struct json *overhead = view_overhead(arena, wall_us, &active, &queued, json_is(stages, JSON_OBJECT) ? stages : sum);
+	if (ended_ms) /* no entry can hold the duration of its own commit */
+		json_set_boolean(arena, overhead, "withoutLastCommit", true);
+	json_set(arena, run, "overhead", overhead);
 	interval_close(&active);
 	interval_close(&queued);
 	return run;

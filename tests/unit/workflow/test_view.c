@@ -116,6 +116,8 @@ START_TEST(run_document)
 	ck_assert(json_get(find_task(run, "/do/0/m/do/0/c#0@1"), "retryAt") == NULL);
 	ck_assert_uint_gt(json_count(json_get(run, "events")), 5);
 	run = view_run(&f.arena, f.entries, f.count, NULL, "test.example/log", 0);
+	/* No entry holds the duration of its own commit: that is said. */
+	ck_assert(json_get_boolean(json_get(run, "overhead"), "withoutLastCommit", false));
 	ck_assert(json_get(run, "tasks") == NULL);
 	ck_assert(json_get(run, "input") == NULL);
 	fixture_close(&f);
