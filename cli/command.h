@@ -135,13 +135,16 @@ const char *run_wall_text(struct command *command, const struct json *run); /* f
 /* Follow a run's entries to its end, over reconnects. on_entry returns false to stop early. */
 typedef bool (*run_entry_cb)(void *arg, const struct json *entry);
 int run_follow(struct command *command, const char *id, uint64_t after, bool has_after, run_entry_cb on_entry, void *arg);
+/* A definition of one task that calls `function`: what a built-in verb needs where the built-in workflow does not suffice. */
+struct json *make_call_definition(struct arena *arena, const char *name, const char *task, const char *function, struct json *with, struct json *schema);
 /* The runtime to use: --runtime, or the only one that the daemon knows. */
 int choose_runtime(struct command *command, const char **runtime);
 
 /* facts.c: what verbs about facts share. */
 typedef int (*fact_cb)(void *arg, struct json *fact); /* non-zero stops and is handed on */
-/* All facts that the verb's filters (run, document, runtime, class, rejected) select, in pages; at most `limit`. */
-int facts_each(struct command *command, const char *run_id, uint64_t limit, fact_cb on_fact, void *arg);
+/* All facts that the verb's filters (run, document, runtime, class, rejected) select, in pages; at most `limit`. kept: they stay in
+ * command->arena; else a fact, and all that on_fact puts into that arena, is gone after its page, so that any number can be read. */
+int facts_each(struct command *command, const char *run_id, uint64_t limit, bool kept, fact_cb on_fact, void *arg);
 const char *value_text(struct arena *arena, const struct json *value); /* text as it is, else JSON; NULL stays NULL */
 
 /* One function per verb. */

@@ -19,23 +19,10 @@ static int definition_with_schema(struct command *command, const char *schema_pa
 	int status = command_read_value(command, "--schema", arena_printf(arena, "@%s", schema_path), &schema);
 	if (status != STATUS_OK)
 		return status;
-	struct json *document = json_object(arena), *with = json_object(arena), *resource = json_object(arena), *call = json_object(arena);
-	struct json *task = json_object(arena), *list = json_array(arena);
-	*definition = json_object(arena);
-	json_set_text(arena, document, "dsl", "1.0.3");
-	json_set_text(arena, document, "namespace", "reprise");
-	json_set_text(arena, document, "name", "extract-with-schema");
-	json_set_text(arena, document, "version", "1.0.0");
-	json_set(arena, resource, "document", schema);
+	struct json *with = json_object(arena);
 	json_set_text(arena, with, "runtime", "${ .runtime }");
 	json_set_text(arena, with, "document", "${ .document }");
-	json_set(arena, with, "schema", resource);
-	json_set_text(arena, call, "call", "extraction");
-	json_set(arena, call, "with", with);
-	json_set(arena, task, "facts", call);
-	json_add(arena, list, task);
-	json_set(arena, *definition, "document", document);
-	json_set(arena, *definition, "do", list);
+	*definition = make_call_definition(arena, "extract-with-schema", "facts", "extraction", with, schema);
 	return STATUS_OK;
 }
 
@@ -268,7 +255,7 @@ int command_extract(struct command *command)
 		return status;
 
 	struct fact_rows rows = {command, json_array(arena)};
-	if ((status = facts_each(command, id, UINT64_MAX, keep_fact, &rows)) != STATUS_OK)
+	if ((status = facts_each(command, id, UINT64_MAX, true, keep_fact, &rows)) != STATUS_OK)
 		return status;
 	int outcome = run_exit_status(run);
 	if (command->output.format == FORMAT_IDS) {

@@ -59,7 +59,8 @@ int command_fact_list(struct command *command)
 	if (command_flag(command, "all"))
 		limit = UINT64_MAX / 2;
 	table_init(&listing.table, &command->arena, columns, COUNT_OF(columns));
-	status = facts_each(command, command_option(command, "run"), limit, list_fact, &listing);
+	bool streamed = command->output.format == FORMAT_IDS || command->output.format == FORMAT_JSONL;
+	status = facts_each(command, command_option(command, "run"), limit, !streamed, list_fact, &listing);
 	if (status == STATUS_OK && command->output.format == FORMAT_TEXT) {
 		table_print(&listing.table, &command->output);
 		if (listing.count == limit)
@@ -134,11 +135,10 @@ struct verifying {
 	struct json *all; /* -o json */
 	size_t expected, count, results[VERIFY_CANNOT + 1];
 	int worst;
-	const char *document_digest; /* the last document that was fetched: facts of one document come in a row */
+	struct arena document_arena; /* of the last document that was fetched: facts of one document come in a row */
+	const char *document_digest;
 	struct bytes document_bytes;
 };
-
-static const char *const result_names[] = {[VERIFY_VALID] = "VALID", [VERIFY_INVALID] = "INVALID", [VERIFY_MALFORMED] = "MALFORMED", [VERIFY_CANNOT] = "UNVERIFIABLE"};
 
 /* Which of two exit statuses says more: a damaged journal, a bad signature, malformed, missing keys. */
 static int worse(int a, int b)
@@ -176,7 +176,7 @@ static void report_one(struct verifying *verifying, const char *name, struct ver
 	if (full)
 		print_verify_lines(command, report, arena_printf(&command->arena, "%s  ", shown), true);
 	output_text(&command->output, arena_printf(&command->arena, "%s  ", shown));
-	output_coloured(&command->output, status_colour(result_names[result]), result_names[result]);
+	output_coloured(&command->output, status_colour(verify_result_names[result]), verify_result_names[result]);
 	/* Never one green word for all: which checks passed, and what was not looked at. */
 	struct buffer text;
 	buffer_init(&text, 65536);
@@ -243,8 +243,9 @@ static int verify_recorded(struct verifying *verifying, const char *id_or_prefix
 		struct reply reply;
 		if ((status = command_send(command, &request, &reply)) == STATUS_OK) {
 			/* An erased document is no failure: the check is then skipped, and says so. */
-			verifying->document_digest = arena_text(arena, digest);
-			verifying->document_bytes = reply.status == 200 ? arena_bytes(arena, buffer_bytes(&reply.body)) : (struct bytes){NULL, 0};
+			arena_close(&verifying->document_arena);
+			verifying->document_digest = arena_text(&verifying->document_arena, digest);
+			verifying->document_bytes = reply.status == 200 ? arena_bytes(&verifying->document_arena, buffer_bytes(&reply.body)) : (struct bytes){NULL, 0};
 		}
 		reply_close(&reply);
 		if (status != STATUS_OK)
@@ -303,16 +304,16 @@ static bool looks_like_fact_id(const char *text)
 	return len >= FACT_PREFIX_MIN && len <= DIGEST_HEX_LEN;
 }
 
-int command_fact_verify(struct command *command)
+static int verify_facts(struct verifying *verifying)
 {
-	struct verifying verifying = {.command = command, .all = json_array(&command->arena)};
+	struct command *command = verifying->command;
 	static const char *const names[] = {"fact", "entry", "proof", "document", "section", "prompt", "schema", "request", "response"};
-	struct bytes *const places[] = {&verifying.fact, &verifying.entry, &verifying.proof, &verifying.document, &verifying.section,
-					&verifying.prompt, &verifying.schema, &verifying.request, &verifying.response};
+	struct bytes *const places[] = {&verifying->fact, &verifying->entry, &verifying->proof, &verifying->document, &verifying->section,
+					&verifying->prompt, &verifying->schema, &verifying->request, &verifying->response};
 	const char *run = command_option(command, "run"), **ids;
 	bool all = command_flag(command, "all");
 	size_t count;
-	int status = trust_read_options(command, &verifying.trust);
+	int status = trust_read_options(command, &verifying->trust);
 	if (status != STATUS_OK || (status = command_read_ids(command, 0, &ids, &count)) != STATUS_OK)
 		return status;
 	bool online = run != NULL || all;
@@ -325,36 +326,45 @@ int command_fact_verify(struct command *command)
 		return command_fail(command, STATUS_USAGE, "usage: reprise fact verify FACT… | --run RUN | --all | FILE…", "fact verify: which facts?");
 	for (size_t i = 0; i < count; i++)
 		online |= looks_like_fact_id(ids[i]) && access(ids[i], F_OK) != 0;
-	if (online && (status = trust_ask_daemon(command, &verifying.trust)) != STATUS_OK)
+	if (online && (status = trust_ask_daemon(command, &verifying->trust)) != STATUS_OK)
 		return status;
 
-	verifying.expected = run != NULL || all ? SIZE_MAX : count;
+	verifying->expected = run != NULL || all ? SIZE_MAX : count;
 	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
 		if (looks_like_fact_id(ids[i]) && access(ids[i], F_OK) != 0)
-			status = verify_recorded(&verifying, ids[i], NULL);
+			status = verify_recorded(verifying, ids[i], NULL);
 		else
-			status = verify_file(&verifying, ids[i]);
+			status = verify_file(verifying, ids[i]);
 	}
 	if (status == STATUS_OK && (run != NULL || all))
-		status = facts_each(command, run, UINT64_MAX, verify_listed, &verifying);
+		status = facts_each(command, run, UINT64_MAX, command->output.format == FORMAT_JSON, verify_listed, verifying);
 	if (status != STATUS_OK)
 		return status;
 
 	if (command->output.format == FORMAT_JSON) {
 		struct json *result = json_object(&command->arena);
-		json_set(&command->arena, result, "facts", verifying.all);
-		json_set_number(&command->arena, result, "exit", verifying.worst);
-		for (size_t i = 0; i < COUNT_OF(result_names); i++)
-			json_set_number(&command->arena, result, result_names[i], (double)verifying.results[i]);
+		json_set(&command->arena, result, "facts", verifying->all);
+		json_set_number(&command->arena, result, "exit", verifying->worst);
+		for (size_t i = 0; i < COUNT_OF(verify_result_names); i++)
+			json_set_number(&command->arena, result, verify_result_names[i], (double)verifying->results[i]);
 		output_json(&command->output, result);
-	} else if (command->output.format == FORMAT_TEXT && verifying.count != 1) {
-		output_line(&command->output, "%zu facts: %zu valid, %zu invalid, %zu malformed, %zu unverifiable", verifying.count, verifying.results[VERIFY_VALID],
-			    verifying.results[VERIFY_INVALID], verifying.results[VERIFY_MALFORMED], verifying.results[VERIFY_CANNOT]);
+	} else if (command->output.format == FORMAT_TEXT && verifying->count != 1) {
+		output_line(&command->output, "%zu facts: %zu valid, %zu invalid, %zu malformed, %zu unverifiable", verifying->count, verifying->results[VERIFY_VALID],
+			    verifying->results[VERIFY_INVALID], verifying->results[VERIFY_MALFORMED], verifying->results[VERIFY_CANNOT]);
 	}
-	trust_note(command, &verifying.trust);
-	if (verifying.trust.fact_key_count == 0 && verifying.count > 0)
+	trust_note(command, &verifying->trust);
+	if (verifying->trust.fact_key_count == 0 && verifying->count > 0)
 		output_note(&command->output, "--key FILE names the fact key; reprise key export prints a daemon's");
-	return verifying.worst;
+	return verifying->worst;
+}
+
+int command_fact_verify(struct command *command)
+{
+	struct verifying verifying = {.command = command, .all = json_array(&command->arena)};
+	arena_init(&verifying.document_arena);
+	int status = verify_facts(&verifying);
+	arena_close(&verifying.document_arena);
+	return status;
 }
 
 /* --- export ------------------------------------------------------------------------------------------------------- */
@@ -438,6 +448,6 @@ int command_fact_export(struct command *command)
 	for (size_t i = 0; i < count && status == STATUS_OK; i++)
 		status = export_one(&exporting, ids[i], NULL);
 	if (status == STATUS_OK && (count == 0 || command_option(command, "run") != NULL))
-		status = facts_each(command, command_option(command, "run"), UINT64_MAX, export_listed, &exporting);
+		status = facts_each(command, command_option(command, "run"), UINT64_MAX, false, export_listed, &exporting);
 	return status;
 }

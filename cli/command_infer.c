@@ -46,24 +46,11 @@ static int read_sampling(struct command *command, struct json **sampling)
 static struct json *definition_with_schema(struct command *command, struct json *schema)
 {
 	struct arena *arena = &command->arena;
-	struct json *definition = json_object(arena), *document = json_object(arena), *with = json_object(arena), *call = json_object(arena);
-	struct json *task = json_object(arena), *list = json_array(arena), *resource = json_object(arena);
-	json_set_text(arena, document, "dsl", "1.0.3");
-	json_set_text(arena, document, "namespace", "reprise");
-	json_set_text(arena, document, "name", "infer-with-schema");
-	json_set_text(arena, document, "version", "1.0.0");
+	struct json *with = json_object(arena);
 	json_set_text(arena, with, "runtime", "${ .runtime }");
 	json_set_text(arena, with, "prompt", "${ .prompt }");
 	json_set_text(arena, with, "sampling", "${ .sampling }");
-	json_set(arena, resource, "document", schema);
-	json_set(arena, with, "schema", resource);
-	json_set_text(arena, call, "call", "inference");
-	json_set(arena, call, "with", with);
-	json_set(arena, task, "answer", call);
-	json_add(arena, list, task);
-	json_set(arena, definition, "document", document);
-	json_set(arena, definition, "do", list);
-	return definition;
+	return make_call_definition(arena, "infer-with-schema", "answer", "inference", with, schema);
 }
 
 int command_infer(struct command *command)

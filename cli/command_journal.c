@@ -223,8 +223,7 @@ int command_journal_verify(struct command *command)
 			json_set_number(&command->arena, result, "facts", (double)journal.facts);
 			output_json(&command->output, result);
 		} else if (command->output.format == FORMAT_TEXT) {
-			static const char *const names[] = {[VERIFY_VALID] = "VALID", [VERIFY_INVALID] = "INVALID", [VERIFY_MALFORMED] = "MALFORMED", [VERIFY_CANNOT] = "UNVERIFIABLE"};
-			const char *name = names[verify_report_result(&report)];
+			const char *name = verify_result_names[verify_report_result(&report)];
 			print_verify_lines(command, &report, "", true);
 			output_coloured(&command->output, status_colour(name), name);
 			output_line(&command->output, "  journal of %llu entries, %llu of them facts, against %zu checkpoints%s%s", (unsigned long long)journal.tree.size,

@@ -15,7 +15,7 @@ const char *value_text(struct arena *arena, const struct json *value)
 	return (const char *)text.data;
 }
 
-int facts_each(struct command *command, const char *run_id, uint64_t limit, fact_cb on_fact, void *arg)
+int facts_each(struct command *command, const char *run_id, uint64_t limit, bool kept, fact_cb on_fact, void *arg)
 {
 	double after = -1;
 	uint64_t given = 0, empty_pages = 0;
@@ -23,8 +23,11 @@ int facts_each(struct command *command, const char *run_id, uint64_t limit, fact
 	int status = STATUS_OK;
 	while (status == STATUS_OK && given < limit) {
 		uint64_t page = limit - given < COMMAND_PAGE ? limit - given : COMMAND_PAGE;
+		struct arena outer = command->arena;
 		struct buffer path;
-		struct json *answer;
+		struct json *answer = NULL;
+		if (!kept)
+			arena_init(&command->arena);
 		buffer_init(&path, 65536);
 		buffer_add_text(&path, "/v1/facts");
 		query_add(&path, "run", run_id);
@@ -38,14 +41,17 @@ int facts_each(struct command *command, const char *run_id, uint64_t limit, fact
 			query_add(&path, "after", arena_printf(&command->arena, "%.0f", after));
 		status = command_get(command, buffer_text(&path), &answer);
 		buffer_close(&path);
-		if (status != STATUS_OK)
-			break;
 		const struct json *facts = json_get(answer, "facts");
 		for (size_t i = 0; i < json_count(facts) && given < limit && status == STATUS_OK; i++, given++)
 			status = on_fact(arg, json_at(facts, i));
 		/* The feed never ends: an empty page that leads nowhere is the present; one that leads on was all passed over. */
 		double next = json_get_number(answer, "next", -1);
-		if (next <= after || (json_count(facts) == 0 && next <= after + 1) || (json_count(facts) == 0 && ++empty_pages > EMPTY_PAGES_MAX))
+		bool empty = json_count(facts) == 0;
+		if (!kept) {
+			arena_close(&command->arena);
+			command->arena = outer;
+		}
+		if (next <= after || (empty && next <= after + 1) || (empty && ++empty_pages > EMPTY_PAGES_MAX))
 			break;
 		after = next;
 	}

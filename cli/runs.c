@@ -333,6 +333,25 @@ int run_follow(struct command *command, const char *id, uint64_t after, bool has
 	return status;
 }
 
+struct json *make_call_definition(struct arena *arena, const char *name, const char *task, const char *function, struct json *with, struct json *schema)
+{
+	struct json *definition = json_object(arena), *document = json_object(arena), *resource = json_object(arena), *call = json_object(arena);
+	struct json *item = json_object(arena), *list = json_array(arena);
+	json_set_text(arena, document, "dsl", "1.0.3");
+	json_set_text(arena, document, "namespace", "reprise");
+	json_set_text(arena, document, "name", name);
+	json_set_text(arena, document, "version", "1.0.0");
+	json_set(arena, resource, "document", schema);
+	json_set(arena, with, "schema", resource);
+	json_set_text(arena, call, "call", function);
+	json_set(arena, call, "with", with);
+	json_set(arena, item, task, call);
+	json_add(arena, list, item);
+	json_set(arena, definition, "document", document);
+	json_set(arena, definition, "do", list);
+	return definition;
+}
+
 int choose_runtime(struct command *command, const char **runtime)
 {
 	struct json *answer;

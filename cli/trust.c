@@ -110,6 +110,10 @@ void trust_note(struct command *command, const struct trust *trust)
 		output_note(&command->output, "note: the log key came from the daemon itself; --log-key FILE checks against one that you kept");
 }
 
+const char *const verify_result_names[] = {
+	[VERIFY_VALID] = "VALID", [VERIFY_INVALID] = "INVALID", [VERIFY_MALFORMED] = "MALFORMED", [VERIFY_CANNOT] = "UNVERIFIABLE",
+};
+
 void print_verify_lines(struct command *command, const struct verify_report *report, const char *before, bool all)
 {
 	static const char *const words[] = {

@@ -22,4 +22,5 @@ int trust_ask_daemon(struct command *command, struct trust *trust);
 /* Say on standard error where keys came from, once. */
 void trust_note(struct command *command, const struct trust *trust);
 
+extern const char *const verify_result_names[VERIFY_CANNOT + 1];
 void print_verify_lines(struct command *command, const struct verify_report *report, const char *before, bool all);
