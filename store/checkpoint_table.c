@@ -61,15 +61,7 @@ int reader_checkpoints(struct store_reader *reader, struct arena *arena, struct 
 	if (statement == NULL)
 		return error->code;
 	while (statement_step(&reader->connection, statement, error) > 0) {
-		if (*count == cap) {
-			size_t grown = cap == 0 ? 16 : cap * 2;
-			struct bytes *more = arena_alloc(arena, grown * sizeof(*more));
-
-			if (cap > 0)
-				memcpy(more, *notes, cap * sizeof(*more));
-			*notes = more;
-			cap = grown;
-		}
+		*notes = arena_grow(arena, *notes, *count, &cap, sizeof(**notes));
 		(*notes)[(*count)++] = arena_bytes(arena, column_bytes(statement, 0));
 	}
 	return error->code;

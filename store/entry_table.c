@@ -222,15 +222,7 @@ int reader_entries(struct store_reader *reader, struct arena *arena, uint64_t fr
 		*next = raw.seq + 1;
 		if (kinds != 0 && raw_kind(raw.bytes, reader->origin, raw.seq, &kind) && !((kinds >> kind) & 1))
 			continue; /* One whose kind cannot be seen is handed out: the caller decodes it and says what is wrong. */
-		if (*count == cap) {
-			size_t grown = cap == 0 ? 64 : cap * 2;
-			struct store_raw_entry *more = arena_alloc(arena, grown * sizeof(*more));
-
-			if (cap > 0)
-				memcpy(more, *entries, cap * sizeof(*more));
-			*entries = more;
-			cap = grown;
-		}
+		*entries = arena_grow(arena, *entries, *count, &cap, sizeof(**entries));
 		raw.bytes = arena_bytes(arena, raw.bytes);
 		bytes_sum += raw.bytes.len;
 		(*entries)[(*count)++] = raw;

@@ -58,23 +58,12 @@ void decision_close(struct decision *decision)
 	*decision = (struct decision){0};
 }
 
-static void *grow(struct arena *arena, void *items, size_t count, size_t *cap, size_t size)
-{
-	if (count < *cap)
-		return items;
-	*cap = *cap ? *cap * 2 : 4;
-	void *larger = arena_alloc(arena, *cap * size);
-	if (count > 0)
-		memcpy(larger, items, count * size);
-	return larger;
-}
-
 /* The entry is added, with an empty data object, and folded in by emit(). */
 static struct entry *new_entry(struct deciding *d, enum entry_kind kind)
 {
 	struct decision *decision = d->decision;
 
-	decision->entries = grow(d->arena, decision->entries, decision->entry_count, &decision->entry_cap, sizeof *decision->entries);
+	decision->entries = arena_grow(d->arena, decision->entries, decision->entry_count, &decision->entry_cap, sizeof *decision->entries);
 	struct entry *entry = &decision->entries[decision->entry_count++];
 	*entry = (struct entry){.kind = kind, .data = json_object(d->arena), .time_ms = d->trigger->wall_ms};
 	const char *id = d->draft.entry_count > 0 ? d->draft.id : d->trigger->run_id;
@@ -97,7 +86,7 @@ static struct effect *new_effect(struct deciding *d, enum effect_kind kind)
 {
 	struct decision *decision = d->decision;
 
-	decision->effects = grow(d->arena, decision->effects, decision->effect_count, &decision->effect_cap, sizeof *decision->effects);
+	decision->effects = arena_grow(d->arena, decision->effects, decision->effect_count, &decision->effect_cap, sizeof *decision->effects);
 	struct effect *effect = &decision->effects[decision->effect_count++];
 	*effect = (struct effect){.kind = kind};
 	return effect;
@@ -119,7 +108,7 @@ static void need_value(struct deciding *d, const struct value *value)
 			return;
 	if (decision->need_count >= DECISION_NEEDS_MAX)
 		return;
-	decision->needs = grow(d->arena, decision->needs, decision->need_count, &decision->need_cap, sizeof *decision->needs);
+	decision->needs = arena_grow(d->arena, decision->needs, decision->need_count, &decision->need_cap, sizeof *decision->needs);
 	decision->needs[decision->need_count++] = (struct value_need){value->digest, value->content_id, value->size};
 }
 
@@ -401,11 +390,11 @@ static void end_all(struct deciding *d, const struct task *task, const uint64_t 
 
 	LIST_EACH(link, &d->base->live) {
 		const struct instance *was = CONTAINER_OF(link, struct instance, live);
-		live = grow(d->arena, live, count, &cap, sizeof *live);
+		live = arena_grow(d->arena, live, count, &cap, sizeof *live);
 		live[count++] = state_find(&d->draft, was->task, was->is_body, was->path, was->path_count);
 	}
 	LIST_EACH(link, &d->draft.live) {
-		live = grow(d->arena, live, count, &cap, sizeof *live);
+		live = arena_grow(d->arena, live, count, &cap, sizeof *live);
 		live[count++] = CONTAINER_OF(link, struct instance, live);
 	}
 	while (count-- > 0) {
@@ -458,7 +447,7 @@ static void push(struct deciding *d, const struct task *task, bool is_body, cons
 		if (last->task == task && last->is_body == is_body && last->path_count == path_count && memcmp(last->path, path, path_count * sizeof *path) == 0)
 			return;
 	}
-	d->queue = grow(d->arena, d->queue, d->queue_tail, &d->queue_cap, sizeof *d->queue);
+	d->queue = arena_grow(d->arena, d->queue, d->queue_tail, &d->queue_cap, sizeof *d->queue);
 	struct place *place = &d->queue[d->queue_tail++];
 	*place = (struct place){.task = task, .is_body = is_body, .path_count = path_count};
 	memcpy(place->path, path, path_count * sizeof *path);

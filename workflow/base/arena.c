@@ -29,6 +29,7 @@ enum { ARENA_GAP = 0 };
 enum {
 	ARENA_BLOCK_FIRST = 1024,
 	ARENA_BLOCK_MAX = 64 * 1024, /* What is larger gets a block of its own. */
+	GROW_FIRST = 4,
 	ARENA_ALIGN = _Alignof(max_align_t),
 	TEXT_ALIGN = ARENA_GAP > 0 ? ARENA_ALIGN : 1,
 };
@@ -149,6 +150,20 @@ char *arena_text_len(struct arena *arena, const char *text, size_t len)
 struct bytes arena_bytes(struct arena *arena, struct bytes bytes)
 {
 	return (struct bytes){(uint8_t *)arena_text_len(arena, (const char *)bytes.data, bytes.len), bytes.len};
+}
+
+void *arena_grow(struct arena *arena, const void *items, size_t count, size_t *cap, size_t item_size)
+{
+	void *larger;
+
+	if (count < *cap)
+		return (void *)items;
+	CHECK(*cap <= SIZE_MAX / 2 / item_size);
+	*cap = *cap > 0 ? *cap * 2 : GROW_FIRST;
+	larger = arena_alloc(arena, *cap * item_size);
+	if (count > 0)
+		memcpy(larger, items, count * item_size);
+	return larger;
 }
 
 char *arena_printf(struct arena *arena, const char *format, ...)

@@ -20,7 +20,6 @@
 enum {
 	SCRATCH_FIRST = 32, /* open items that need no allocation */
 	INSERTION_SORT_MAX = 16,
-	GROW_FIRST = 4,
 	NUMBER_TEXT_MAX = 32, /* the longest is -1.7976931348623157e+308 */
 };
 
@@ -1155,24 +1154,11 @@ struct json *json_object(struct arena *arena)
 	return json;
 }
 
-/* Arenas do not resize: a larger copy, the old one stays behind. Doubling keeps the waste below what is used. */
-static void *grow(struct arena *arena, const void *items, size_t count, size_t *cap, size_t item_size)
-{
-	void *larger;
-
-	*cap = *cap > 0 ? *cap * 2 : GROW_FIRST;
-	larger = arena_alloc(arena, *cap * item_size);
-	if (count > 0)
-		memcpy(larger, items, count * item_size);
-	return larger;
-}
-
 void json_add(struct arena *arena, struct json *array, struct json *item)
 {
 	CHECK(array->type == JSON_ARRAY);
 	CHECK(item != NULL);
-	if (array->array.count == array->array.cap)
-		array->array.items = grow(arena, array->array.items, array->array.count, &array->array.cap, sizeof(struct json *));
+	array->array.items = arena_grow(arena, array->array.items, array->array.count, &array->array.cap, sizeof(struct json *));
 	array->array.items[array->array.count++] = item;
 }
 
@@ -1213,9 +1199,8 @@ void json_set_len(struct arena *arena, struct json *object, const char *name, si
 		return;
 	}
 	check_text(name, name_len);
-	if (object->object.count == object->object.cap)
-		object->object.members = grow(arena, object->object.members, object->object.count, &object->object.cap,
-					      sizeof(struct json_member));
+	object->object.members =
+		arena_grow(arena, object->object.members, object->object.count, &object->object.cap, sizeof(struct json_member));
 	members = object->object.members;
 	memmove(members + place + 1, members + place, (object->object.count - place) * sizeof(*members));
 	members[place] = (struct json_member){arena_text_len(arena, name, name_len), name_len, value};

@@ -16,16 +16,12 @@ struct place *place_new(struct arena *arena, size_t line, size_t column)
 
 struct place_child *place_add(struct arena *arena, struct place *place)
 {
-	if (place->count == place->cap) {
-		size_t cap = place->cap ? place->cap * 2 : 4;
-		struct place_child *children = arena_zero(arena, cap * sizeof *children);
+	struct place_child *child;
 
-		if (place->count > 0)
-			memcpy(children, place->children, place->count * sizeof *children);
-		place->children = children;
-		place->cap = cap;
-	}
-	return &place->children[place->count++];
+	place->children = arena_grow(arena, place->children, place->count, &place->cap, sizeof *place->children);
+	child = &place->children[place->count++];
+	*child = (struct place_child){.name = NULL};
+	return child;
 }
 
 /* ---- JSON */

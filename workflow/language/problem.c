@@ -55,15 +55,7 @@ void problems_add(struct problems *problems, bool warning, const char *pointer, 
 		problems->errors++;
 	if (problems->count >= (warning ? WARNINGS_MAX : DEFINITION_PROBLEMS_MAX))
 		return;
-	if (problems->count == problems->cap) {
-		size_t cap = problems->cap ? problems->cap * 2 : 8;
-		struct problem *items = arena_zero(&problems->arena, cap * sizeof *items);
-
-		if (problems->count > 0)
-			memcpy(items, problems->items, problems->count * sizeof *items);
-		problems->items = items;
-		problems->cap = cap;
-	}
+	problems->items = arena_grow(&problems->arena, problems->items, problems->count, &problems->cap, sizeof *problems->items);
 	problem = &problems->items[problems->count++];
 	*problem = (struct problem){.line = line, .column = column, .warning = warning};
 	if (problems->count == DEFINITION_PROBLEMS_MAX) {

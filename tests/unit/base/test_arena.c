@@ -35,6 +35,25 @@ START_TEST(pieces_do_not_touch)
 }
 END_TEST
 
+/* An array that grows item by item keeps what is in it. */
+START_TEST(arrays_grow)
+{
+	struct arena arena;
+	int *items = NULL;
+	size_t count = 0, cap = 0;
+
+	arena_init(&arena);
+	for (int i = 0; i < 1000; i++) {
+		items = arena_grow(&arena, items, count, &cap, sizeof(*items));
+		ck_assert_uint_lt(count, cap);
+		items[count++] = i;
+	}
+	for (int i = 0; i < 1000; i++)
+		ck_assert_int_eq(items[i], i);
+	arena_close(&arena);
+}
+END_TEST
+
 /* Texts are copies with a NUL behind; bytes may hold NULs; print of any length fits. */
 START_TEST(texts_are_copies)
 {
@@ -85,4 +104,4 @@ START_TEST(arena_can_be_used_again)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("base-arena", pieces_do_not_touch, texts_are_copies, arena_can_be_used_again)
+SUITE_MAIN("base-arena", pieces_do_not_touch, arrays_grow, texts_are_copies, arena_can_be_used_again)
