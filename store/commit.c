@@ -32,13 +32,6 @@ static const char rollback_sql[] = "ROLLBACK";
 
 /* --- transactions ------------------------------------------------------------------------------------------------- */
 
-static int run_sql(struct connection *connection, const char *sql, struct error *error)
-{
-	sqlite3_stmt *statement = statement_take(connection, sql, error);
-
-	return statement == NULL ? (int)error->code : statement_run(connection, statement, error);
-}
-
 /* A foreign process that holds the lock (a backup, somebody's sqlite3) delays us and nothing else: that never becomes
  * the outcome of a run (C2, C3). */
 static int begin(struct store *store, struct error *error)
@@ -57,7 +50,7 @@ static int begin(struct store *store, struct error *error)
 	for (unsigned tries = 1;; tries++) {
 		bool stop;
 
-		if (run_sql(&writer->connection, begin_sql, error) == 0)
+		if (connection_run(&writer->connection, begin_sql, error) == 0)
 			return 0;
 		uv_mutex_lock(&store->lock);
 		stop = store->stop;
@@ -75,7 +68,7 @@ static void roll_back(struct store *store)
 	struct writer *writer = &store->writer;
 	struct error error = {0};
 
-	if (!sqlite3_get_autocommit(writer->connection.db) && run_sql(&writer->connection, rollback_sql, &error) != 0)
+	if (!sqlite3_get_autocommit(writer->connection.db) && connection_run(&writer->connection, rollback_sql, &error) != 0)
 		store_break(store, &error);
 	writer->tree = writer->tree_at_begin;
 }
@@ -273,7 +266,7 @@ void commit_batch(struct store *store, struct list *batch)
 			break;
 	}
 	if (error.code == ERR_NONE)
-		run_sql(&writer->connection, commit_sql, &error);
+		connection_run(&writer->connection, commit_sql, &error);
 	trim_memory(writer);
 	if (error.code != ERR_NONE) {
 		fail_transaction(store, &error);
@@ -339,7 +332,7 @@ int commit_sign_checkpoint(struct store *store, bool closing, struct error *erro
 	time_text(store->options.wall_ms(), ts);
 	if (begin(store, error) != 0 ||
 	    checkpoint_table_put(&writer->connection, checkpoint.size, buffer_bytes(&note), ts, error) != 0 ||
-	    run_sql(&writer->connection, commit_sql, error) != 0) {
+	    connection_run(&writer->connection, commit_sql, error) != 0) {
 		fail_transaction(store, error);
 		buffer_close(&note);
 		return error_wrap(error, "store checkpoint %llu", (unsigned long long)checkpoint.size);
@@ -524,7 +517,7 @@ static void write_chunk(struct store *store, struct list *failed)
 
 		if (begin(store, &error) == 0 &&
 		    content_table_put_chunk(&writer->connection, &value->digest, writer->progress.chunk, part, &error) == 0 &&
-		    run_sql(&writer->connection, commit_sql, &error) == 0) {
+		    connection_run(&writer->connection, commit_sql, &error) == 0) {
 			writer->progress.chunk++;
 			atomic_fetch_add(&store->counters.chunks, 1);
 			return;

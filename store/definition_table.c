@@ -17,13 +17,6 @@ static const char insert_document_sql[] = "INSERT INTO document(seq, digest, siz
 static const char insert_configuration_sql[] =
 	"INSERT INTO configuration(seq, runtime, digest, record, content) VALUES(?1, ?2, ?3, ?4, ?5)";
 
-static const char *text_or_empty(const struct json *object, const char *name)
-{
-	const char *text = json_get_text(object, name);
-
-	return text != NULL ? text : "";
-}
-
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
 /* What is registered under the entry's name and version. */
@@ -221,6 +214,27 @@ static const char list_sql[] =
 	"SELECT " DEFINITION_COLUMNS " FROM definition WHERE registered = 1 AND seq < ?1 ORDER BY seq DESC LIMIT ?2";
 static const char bodies_sql[] = "SELECT document, source FROM definition WHERE digest = ?1 LIMIT 1";
 
+/* At the row of the thing with this digest; the caller ends the statement. NULL: error is set. */
+static sqlite3_stmt *find_by_digest(struct connection *connection, const char *sql, const char *what, const struct digest *digest,
+				    struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, sql, error);
+	char text[DIGEST_TEXT_LEN + 1];
+	int step;
+
+	if (statement == NULL)
+		return NULL;
+	bind_digest(statement, 1, digest);
+	step = statement_step(connection, statement, error);
+	if (step > 0)
+		return statement;
+	if (step == 0) {
+		digest_text(digest, text);
+		error_set(error, ERR_NOT_FOUND, "there is no %s %s", what, text);
+	}
+	return NULL;
+}
+
 static void read_definition(sqlite3_stmt *statement, struct arena *arena, struct store_definition *definition)
 {
 	*definition = (struct store_definition){
@@ -332,15 +346,7 @@ int reader_definitions(struct store_reader *reader, struct arena *arena, uint64_
 	bind_number(statement, 1, before_seq != 0 ? before_seq : INT64_MAX);
 	bind_number(statement, 2, limit == 0 ? 100 : limit > STORE_PAGE_MAX ? STORE_PAGE_MAX : limit);
 	while (statement_step(&reader->connection, statement, error) > 0) {
-		if (*count == cap) {
-			size_t grown = cap == 0 ? 16 : cap * 2;
-			struct store_definition *more = arena_alloc(arena, grown * sizeof(*more));
-
-			if (cap > 0)
-				memcpy(more, *definitions, cap * sizeof(*more));
-			*definitions = more;
-			cap = grown;
-		}
+		*definitions = arena_grow(arena, *definitions, *count, &cap, sizeof(**definitions));
 		read_definition(statement, arena, &(*definitions)[(*count)++]);
 	}
 	return error->code;
@@ -352,22 +358,11 @@ int reader_definition_document(struct store_reader *reader, struct arena *arena,
 	struct connection *connection = &reader->connection;
 	uint64_t document_id, source_id;
 	sqlite3_stmt *statement;
-	int step;
 
 	ERROR_BEGIN(error);
-	statement = statement_take(connection, bodies_sql, error);
+	statement = find_by_digest(connection, bodies_sql, "definition", digest, error);
 	if (statement == NULL)
 		return error->code;
-	bind_digest(statement, 1, digest);
-	step = statement_step(connection, statement, error);
-	if (step < 0)
-		return error->code;
-	if (step == 0) {
-		char text[DIGEST_TEXT_LEN + 1];
-
-		digest_text(digest, text);
-		return error_set(error, ERR_NOT_FOUND, "there is no definition %s", text);
-	}
 	document_id = column_number(statement, 0);
 	source_id = column_number(statement, 1);
 	statement_end(statement);
@@ -389,22 +384,11 @@ int reader_document(struct store_reader *reader, struct arena *arena, const stru
 		    struct store_document *document, struct error *error)
 {
 	sqlite3_stmt *statement;
-	int step;
 
 	ERROR_BEGIN(error);
-	statement = statement_take(&reader->connection, get_document_sql, error);
+	statement = find_by_digest(&reader->connection, get_document_sql, "document", digest, error);
 	if (statement == NULL)
 		return error->code;
-	bind_digest(statement, 1, digest);
-	step = statement_step(&reader->connection, statement, error);
-	if (step < 0)
-		return error->code;
-	if (step == 0) {
-		char text[DIGEST_TEXT_LEN + 1];
-
-		digest_text(digest, text);
-		return error_set(error, ERR_NOT_FOUND, "there is no document %s", text);
-	}
 	*document = (struct store_document){
 		.seq = column_number(statement, 0),
 		.digest = *digest,
@@ -421,22 +405,11 @@ int reader_configuration(struct store_reader *reader, struct arena *arena, const
 {
 	sqlite3_stmt *statement;
 	uint64_t content;
-	int step;
 
 	ERROR_BEGIN(error);
-	statement = statement_take(&reader->connection, get_configuration_sql, error);
+	statement = find_by_digest(&reader->connection, get_configuration_sql, "configuration", digest, error);
 	if (statement == NULL)
 		return error->code;
-	bind_digest(statement, 1, digest);
-	step = statement_step(&reader->connection, statement, error);
-	if (step < 0)
-		return error->code;
-	if (step == 0) {
-		char text[DIGEST_TEXT_LEN + 1];
-
-		digest_text(digest, text);
-		return error_set(error, ERR_NOT_FOUND, "there is no configuration %s", text);
-	}
 	content = column_number(statement, 0);
 	statement_end(statement);
 	return content_table_read(&reader->connection, arena, content, NULL, record, error);

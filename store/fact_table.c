@@ -58,12 +58,6 @@ static void read_fact(sqlite3_stmt *statement, struct arena *arena, struct store
 
 static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_fact_filter *filter, struct error *error)
 {
-	const struct {
-		const char *name, *text;
-	} texts[] = {
-		{":run", filter->run_id},      {":namespace", filter->namespace},	  {":name", filter->name},
-		{":runtime", filter->runtime}, {":class", filter->reproducibility_class},
-	};
 	struct buffer sql;
 	sqlite3_stmt *statement;
 	int index;
@@ -95,13 +89,13 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	buffer_close(&sql);
 	if (statement == NULL)
 		return NULL;
-	for (size_t i = 0; i < COUNT_OF(texts); i++) {
-		index = sqlite3_bind_parameter_index(statement, texts[i].name);
-		if (index > 0)
-			bind_text(statement, index, texts[i].text);
-	}
+	bind_named_text(statement, ":run", filter->run_id);
+	bind_named_text(statement, ":namespace", filter->namespace);
+	bind_named_text(statement, ":name", filter->name);
+	bind_named_text(statement, ":runtime", filter->runtime);
+	bind_named_text(statement, ":class", filter->reproducibility_class);
 	/* Entry 0 is journal.opened, so "after 0" is the beginning of all facts. */
-	bind_number(statement, sqlite3_bind_parameter_index(statement, ":after"), filter->from_start ? 0 : filter->after_seq);
+	bind_named_number(statement, ":after", filter->from_start ? 0 : filter->after_seq);
 	index = sqlite3_bind_parameter_index(statement, ":document");
 	if (index > 0)
 		bind_digest(statement, index, filter->document);
@@ -121,15 +115,7 @@ int reader_facts(struct store_reader *reader, struct arena *arena, const struct 
 	if (statement == NULL)
 		return error->code;
 	while (*count < limit && statement_step(&reader->connection, statement, error) > 0) {
-		if (*count == cap) {
-			size_t grown = cap == 0 ? 32 : cap * 2;
-			struct store_fact *more = arena_alloc(arena, grown * sizeof(*more));
-
-			if (cap > 0)
-				memcpy(more, *facts, cap * sizeof(*more));
-			*facts = more;
-			cap = grown;
-		}
+		*facts = arena_grow(arena, *facts, *count, &cap, sizeof(**facts));
 		read_fact(statement, arena, &(*facts)[(*count)++]);
 	}
 	sqlite3_finalize(statement);

@@ -42,6 +42,14 @@ static inline struct error *error_begin(struct error *error, struct error *spare
 	struct error error##_spare; \
 	error = error_begin(error, &error##_spare)
 
+/* Of what an entry says; tables hold no NULL for what it leaves out. */
+static inline const char *text_or_empty(const struct json *object, const char *name)
+{
+	const char *text = json_get_text(object, name);
+
+	return text != NULL ? text : "";
+}
+
 /* --- statement.c -------------------------------------------------------------------------------------------------- */
 
 struct connection {
@@ -62,6 +70,8 @@ void connection_print_uri(const char *path, const char *query, struct buffer *ur
 int connection_exec(struct connection *connection, const char *sql, struct error *error);
 /* The one place that turns SQLite's codes into ours (C3). Returns the code. */
 int connection_fail(struct connection *connection, int rc, const char *what, struct error *error);
+/* A statement without parameters, kept like all others. Returns the error code. */
+int connection_run(struct connection *connection, const char *sql, struct error *error);
 /* One number from a query without parameters. */
 int connection_number(struct connection *connection, const char *sql, int64_t *number, struct error *error);
 /* ERR_UNSUPPORTED unless the query's one value is this text. */
@@ -79,6 +89,9 @@ void statement_end(sqlite3_stmt *statement); /* reset and clear the bindings, wh
 
 /* Bound bytes stay untouched until the statement has ended. */
 void bind_number(sqlite3_stmt *statement, int index, uint64_t number);
+/* By name, for texts put together at run time: nothing happens where the statement has no such parameter. */
+void bind_named_number(sqlite3_stmt *statement, const char *name, uint64_t number);
+void bind_named_text(sqlite3_stmt *statement, const char *name, const char *text);
 void bind_time(sqlite3_stmt *statement, int index, int64_t time_ms); /* may lie before 1970 */
 void bind_text(sqlite3_stmt *statement, int index, const char *text); /* NULL: null */
 void bind_bytes(sqlite3_stmt *statement, int index, struct bytes bytes);

@@ -15,13 +15,6 @@
 static const char begin_sql[] = "BEGIN";
 static const char end_sql[] = "COMMIT";
 
-static int run_sql(struct connection *connection, const char *sql, struct error *error)
-{
-	sqlite3_stmt *statement = statement_take(connection, sql, error);
-
-	return statement == NULL ? (int)error->code : statement_run(connection, statement, error);
-}
-
 static int load_origin(struct store_reader *reader, struct error *error)
 {
 	struct arena arena;
@@ -60,10 +53,10 @@ static void do_work(struct store_reader *reader, struct store_read *read)
 	struct error error = {0};
 
 	read->error = (struct error){0};
-	if (run_sql(&reader->connection, begin_sql, &read->error) != 0)
+	if (connection_run(&reader->connection, begin_sql, &read->error) != 0)
 		return;
 	read->work(reader, read);
-	if (!sqlite3_get_autocommit(reader->connection.db) && run_sql(&reader->connection, end_sql, &error) != 0 &&
+	if (!sqlite3_get_autocommit(reader->connection.db) && connection_run(&reader->connection, end_sql, &error) != 0 &&
 	    read->error.code == ERR_NONE)
 		read->error = error;
 }
@@ -130,7 +123,7 @@ int store_open_readonly(const char *data_dir, struct store_reader **reader, stru
 	}
 	if (error->code != ERR_NONE)
 		goto fail;
-	if (run_sql(&opened->connection, begin_sql, error) != 0) {
+	if (connection_run(&opened->connection, begin_sql, error) != 0) {
 		reader_close_connection(opened);
 		goto fail;
 	}
@@ -146,7 +139,7 @@ void store_reader_close(struct store_reader *reader)
 	struct error ignored = {0};
 
 	if (!sqlite3_get_autocommit(reader->connection.db))
-		run_sql(&reader->connection, end_sql, &ignored);
+		connection_run(&reader->connection, end_sql, &ignored);
 	reader_close_connection(reader);
 	free(reader);
 }

@@ -61,13 +61,6 @@ int run_table_is_purged(struct connection *connection, const char *id, bool *pur
 	return step < 0 ? (int)error->code : 0;
 }
 
-static const char *text_or_empty(const struct json *object, const char *name)
-{
-	const char *text = json_get_text(object, name);
-
-	return text != NULL ? text : "";
-}
-
 static int insert_labels(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error)
 {
 	struct digest digest;
@@ -268,15 +261,7 @@ static int read_runs(struct store_reader *reader, sqlite3_stmt *statement, struc
 			statement_end(statement);
 			return 0;
 		}
-		if (*count == cap) {
-			size_t grown = cap == 0 ? 32 : cap * 2;
-			struct store_run *more = arena_alloc(arena, grown * sizeof(*more));
-
-			if (cap > 0)
-				memcpy(more, *runs, cap * sizeof(*more));
-			*runs = more;
-			cap = grown;
-		}
+		*runs = arena_grow(arena, *runs, *count, &cap, sizeof(**runs));
 		read_run(statement, arena, &(*runs)[(*count)++]);
 	}
 	return step == 0 ? 0 : (int)error->code;
@@ -324,20 +309,6 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 {
 	struct buffer sql;
 	sqlite3_stmt *statement;
-	const struct {
-		const char *name, *text;
-	} texts[] = {
-		{":status", filter->status},   {":namespace", filter->namespace}, {":name", filter->name},
-		{":version", filter->version}, {":key", filter->label_key},	  {":value", filter->label_value},
-	};
-	const struct {
-		const char *name;
-		uint64_t number;
-	} numbers[] = {
-		{":since", (uint64_t)filter->since_ms},
-		{":until", (uint64_t)filter->until_ms},
-		{":before", filter->before_seq},
-	};
 
 	buffer_init(&sql, 8192);
 	buffer_printf(&sql, "SELECT %s FROM ", columns);
@@ -364,18 +335,17 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	CHECK(!sql.overflow);
 	statement = statement_make(&reader->connection, buffer_text(&sql), error);
 	buffer_close(&sql);
-	for (size_t i = 0; statement != NULL && i < COUNT_OF(texts); i++) {
-		int index = sqlite3_bind_parameter_index(statement, texts[i].name);
-
-		if (index > 0)
-			bind_text(statement, index, texts[i].text);
-	}
-	for (size_t i = 0; statement != NULL && i < COUNT_OF(numbers); i++) {
-		int index = sqlite3_bind_parameter_index(statement, numbers[i].name);
-
-		if (index > 0)
-			bind_number(statement, index, numbers[i].number);
-	}
+	if (statement == NULL)
+		return NULL;
+	bind_named_text(statement, ":status", filter->status);
+	bind_named_text(statement, ":namespace", filter->namespace);
+	bind_named_text(statement, ":name", filter->name);
+	bind_named_text(statement, ":version", filter->version);
+	bind_named_text(statement, ":key", filter->label_key);
+	bind_named_text(statement, ":value", filter->label_value);
+	bind_named_number(statement, ":since", (uint64_t)filter->since_ms);
+	bind_named_number(statement, ":until", (uint64_t)filter->until_ms);
+	bind_named_number(statement, ":before", filter->before_seq);
 	return statement;
 }
 

@@ -119,6 +119,13 @@ void connection_close(struct connection *connection)
 	connection->db = NULL;
 }
 
+int connection_run(struct connection *connection, const char *sql, struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, sql, error);
+
+	return statement == NULL ? (int)error->code : statement_run(connection, statement, error);
+}
+
 int connection_number(struct connection *connection, const char *sql, int64_t *number, struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, sql, error);
@@ -213,6 +220,22 @@ void bind_number(sqlite3_stmt *statement, int index, uint64_t number)
 {
 	/* A negative number out of a damaged table comes back as one that no row has: it is not found, and nothing stops. */
 	CHECK(sqlite3_bind_int64(statement, index, number <= INT64_MAX ? (sqlite3_int64)number : INT64_MAX) == SQLITE_OK);
+}
+
+void bind_named_number(sqlite3_stmt *statement, const char *name, uint64_t number)
+{
+	int index = sqlite3_bind_parameter_index(statement, name);
+
+	if (index > 0)
+		bind_number(statement, index, number);
+}
+
+void bind_named_text(sqlite3_stmt *statement, const char *name, const char *text)
+{
+	int index = sqlite3_bind_parameter_index(statement, name);
+
+	if (index > 0)
+		bind_text(statement, index, text);
 }
 
 void bind_time(sqlite3_stmt *statement, int index, int64_t time_ms)
