@@ -97,7 +97,7 @@ int command_fail_error(struct command *command, const struct error *error, const
 		return command_fail(command, STATUS_UNREACHABLE,
 				    arena_printf(&command->arena, command->client.url != NULL
 						 ? "is a daemon listening there? reprised --listen tcp:127.0.0.1:PORT starts one"
-						 : "start one with: reprised --listen unix:%s   (or name another socket with --socket or $REPRISE_SOCKET)",
+						 : "start one with: reprised --listen unix:%s, or name another socket with --socket",
 						 client_place(&command->client)),
 				    "%s%sno daemon answers at %s", before, colon, client_place(&command->client));
 	case ERR_DENIED:

@@ -177,7 +177,7 @@ static int verify_store(struct command *command, const char *data_dir, struct tr
 	if (!trust->has_log_key) {
 		trust->has_log_key = store_reader_log_key(reader, &trust->log_key, &error) == 0;
 		if (trust->has_log_key)
-			output_note(&command->output, "note: the log key came from the journal itself; --log-key FILE checks against one that you kept");
+			output_note(&command->output, "note: log key from the journal itself; --log-key FILE takes one that you kept");
 	}
 	if (reader_checkpoints(reader, &command->arena, &kept, &count, &error) != 0)
 		status = command_fail(command, STATUS_JOURNAL_DAMAGED, NULL, "%s", error.message);

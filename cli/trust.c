@@ -105,9 +105,9 @@ int trust_ask_daemon(struct command *command, struct trust *trust)
 void trust_note(struct command *command, const struct trust *trust)
 {
 	if (trust->fact_keys_from_daemon)
-		output_note(&command->output, "note: the fact key came from the daemon itself; --key FILE checks against one that you kept");
+		output_note(&command->output, "note: fact key from the daemon itself; --key FILE takes one that you kept");
 	if (trust->log_key_from_daemon)
-		output_note(&command->output, "note: the log key came from the daemon itself; --log-key FILE checks against one that you kept");
+		output_note(&command->output, "note: log key from the daemon itself; --log-key FILE takes one that you kept");
 }
 
 const char *const verify_result_names[] = {

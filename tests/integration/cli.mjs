@@ -723,7 +723,7 @@ await test('fact verify takes envelope, entry and proof from the daemon and chec
 	const result = await reprise(['fact', 'verify', id.slice(0, 12)]);
 	for (const line of ['signature', 'entry', 'inclusion', 'time', 'artefact +section within the document'])
 		check(new RegExp(`pass +${line}`).test(result.out), `${line} passes: ${result.out}${result.errors}`);
-	check(result.errors.includes('came from the daemon itself'), 'where the keys came from is said');
+	check(result.errors.includes('from the daemon itself'), 'where the keys came from is said');
 	const flipped = JSON.parse(lines.envelope);
 	flipped.signatures[0].sig = flipped.signatures[0].sig.replace(/^./, c => c === 'A' ? 'B' : 'A');
 	for (const [change, code] of [[{ envelope: JSON.stringify(flipped) }, 'signature-invalid'], [{ entry: lines.entry.replace(/"attempt":\d+/, '"attempt":77') }, 'entry-mismatch'], [{ document: 'another document, which is long enough to hold the section that was signed, and then some more of it to be sure'.repeat(20) }, 'artefact-mismatch']]) {
