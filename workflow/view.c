@@ -7,6 +7,7 @@
 
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
+#include "workflow/value_index.h"
 
 /* --- intervals ---------------------------------------------------------------------------------------------------- */
 
@@ -140,59 +141,6 @@ bool view_include_parse(const char *text, unsigned *include, const char **bad)
 	return true;
 }
 
-/* The value that data[name] names, wherever it came: found among this entry's values, or remembered from an earlier one. */
-struct value_index {
-	struct arena *arena;
-	const struct entry_value **slots;
-	size_t slot_count, count;
-};
-
-static size_t index_slot(const struct value_index *index, const struct digest *digest)
-{
-	uint64_t hash;
-
-	memcpy(&hash, digest->bytes, sizeof hash);
-	for (size_t slot = hash & (index->slot_count - 1);; slot = (slot + 1) & (index->slot_count - 1))
-		if (!index->slots[slot] || digest_equal(&index->slots[slot]->digest, digest))
-			return slot;
-}
-
-static void index_values(struct value_index *index, const struct entry *entries, size_t count)
-{
-	size_t values = 0;
-
-	for (size_t i = 0; i < count; i++)
-		values += entries[i].value_count;
-	index->slot_count = 16;
-	while (index->slot_count < values * 2)
-		index->slot_count *= 2;
-	index->slots = arena_zero(index->arena, index->slot_count * sizeof *index->slots);
-	for (size_t i = 0; i < count; i++)
-		for (size_t k = 0; k < entries[i].value_count; k++)
-			index->slots[index_slot(index, &entries[i].values[k].digest)] = &entries[i].values[k];
-}
-
-static struct json *value_of(const struct value_index *index, const struct json *data, const char *name)
-{
-	struct digest digest;
-	char text[DIGEST_TEXT_LEN + 1];
-
-	if (!json_get_digest(data, name, &digest))
-		return NULL;
-	const struct entry_value *value = index->slots[index_slot(index, &digest)];
-	if (value && value->bytes.data) {
-		struct json *json = json_parse(index->arena, value->bytes, JSON_STORED, NULL, NULL);
-		if (json)
-			return json;
-	}
-	struct json *stub = json_object(index->arena);
-	digest_text(&digest, text);
-	json_set_text(index->arena, stub, "digest", text);
-	if (value)
-		json_set_number(index->arena, stub, "size", (double)value->size);
-	return stub;
-}
-
 static void set_time(struct arena *arena, struct json *object, const char *name, int64_t wall_ms)
 {
 	char text[TIME_TEXT_LEN + 1];
@@ -215,6 +163,28 @@ struct viewing {
 	struct json *tasks;
 	struct task_view *slots[1024];
 };
+
+/* The value that data[name] names, whichever entry brought it. */
+static struct json *value_of(const struct viewing *v, const struct json *data, const char *name)
+{
+	struct digest digest;
+	char text[DIGEST_TEXT_LEN + 1];
+
+	if (!json_get_digest(data, name, &digest))
+		return NULL;
+	const struct entry_value *value = value_index_find(&v->values, &digest);
+	if (value && value->bytes.data) {
+		struct json *json = json_parse(v->arena, value->bytes, JSON_STORED, NULL, NULL);
+		if (json)
+			return json;
+	}
+	struct json *stub = json_object(v->arena);
+	digest_text(&digest, text);
+	json_set_text(v->arena, stub, "digest", text);
+	if (value)
+		json_set_number(v->arena, stub, "size", (double)value->size);
+	return stub;
+}
 
 static struct json *view_task(struct viewing *v, const struct entry *entry)
 {
@@ -258,7 +228,7 @@ static void end_task(struct viewing *v, struct json *task, const struct entry *e
 {
 	json_set_text(v->arena, task, "status", status);
 	json_set_number(v->arena, task, "endSeq", (double)entry->seq);
-	struct json *input = value_of(&v->values, entry->data, "input"), *output = value_of(&v->values, entry->data, "output"), *error = value_of(&v->values, entry->data, "error");
+	struct json *input = value_of(v, entry->data, "input"), *output = value_of(v, entry->data, "output"), *error = value_of(v, entry->data, "error");
 	if (input)
 		json_set(v->arena, task, "input", input);
 	if (output)
@@ -275,7 +245,7 @@ static void add_task_entry(struct viewing *v, const struct entry *entry)
 		return;
 	switch (entry->kind) {
 	case ENTRY_TASK_STARTED: {
-		struct json *input = value_of(&v->values, entry->data, "input");
+		struct json *input = value_of(v, entry->data, "input");
 		if (input)
 			json_set(v->arena, task, "input", input);
 		if (json_get(entry->data, "items"))
@@ -319,8 +289,8 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 	int64_t ended_ms = 0;
 
 	CHECK(count > 0 && entries[0].kind == ENTRY_RUN_CREATED);
-	*v = (struct viewing){.arena = arena, .values = {.arena = arena}, .definition = definition, .tasks = json_array(arena)};
-	index_values(&v->values, entries, count);
+	*v = (struct viewing){.arena = arena, .definition = definition, .tasks = json_array(arena)};
+	value_index_make(&v->values, arena, entries, count);
 
 	const struct json *created = entries[0].data;
 	struct digest digest;
@@ -336,9 +306,9 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 	set_time(arena, run, "createdAt", entries[0].time_ms);
 	set_time(arena, run, "startedAt", entries[0].time_ms);
 	if (include & VIEW_INPUT)
-		json_set(arena, run, "input", value_of(&v->values, created, "input"));
+		json_set(arena, run, "input", value_of(v, created, "input"));
 	if (include & VIEW_LABELS) {
-		struct json *labels = value_of(&v->values, created, "labels");
+		struct json *labels = value_of(v, created, "labels");
 		json_set(arena, run, "labels", labels ? labels : json_object(arena));
 	}
 
@@ -357,17 +327,17 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		case ENTRY_RUN_CANCELLED:
 		case ENTRY_RUN_KILLED: {
 			ended_ms = entry->time_ms;
-			record = value_of(&v->values, entry->data, "record");
+			record = value_of(v, entry->data, "record");
 			status = entry->kind == ENTRY_RUN_COMPLETED ? "completed" : entry->kind == ENTRY_RUN_FAULTED ? "faulted" : "cancelled";
-			struct json *reason = value_of(&v->values, entry->data, "reason");
+			struct json *reason = value_of(v, entry->data, "reason");
 			if (entry->kind == ENTRY_RUN_KILLED)
 				json_set_text(arena, run, "reason", "killed");
 			else if (reason)
 				json_set(arena, run, "reason", reason);
 			if (entry->kind == ENTRY_RUN_FAULTED)
-				json_set(arena, run, "error", value_of(&v->values, entry->data, "error"));
+				json_set(arena, run, "error", value_of(v, entry->data, "error"));
 			if (entry->kind == ENTRY_RUN_COMPLETED && (include & VIEW_OUTPUT))
-				json_set(arena, run, "output", value_of(&v->values, entry->data, "output"));
+				json_set(arena, run, "output", value_of(v, entry->data, "output"));
 			break;
 		}
 		case ENTRY_FACT_RECORDED: {
@@ -384,7 +354,7 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		if ((include & VIEW_TASKS) && json_get(entry->data, "stepId") && entry->kind != ENTRY_FACT_RECORDED)
 			add_task_entry(v, entry);
 		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
-			view_add_record(arena, value_of(&v->values, entry->data, "record"), &active, &queued, sum);
+			view_add_record(arena, value_of(v, entry->data, "record"), &active, &queued, sum);
 		struct json *event = include & VIEW_EVENTS ? view_cloud_event(arena, entry, origin) : NULL;
 		if (event)
 			json_add(arena, events, event);
