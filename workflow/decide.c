@@ -705,7 +705,7 @@ static void run_loop(struct deciding *d, const struct place *at)
 		loop = state_find(&d->draft, task, false, at->path, at->path_count);
 		if (stopped(d) || loop->phase != INSTANCE_STARTED)
 			return;
-		if (loop->live_count >= concurrency || (loop->live_count > 0 && d->draft.live_count >= STATE_LIVE_MAX))
+		if (loop->live_count >= concurrency)
 			return;
 		/* Iterations without a task leave no entry: each gives its input, at once. */
 		if (loop->next_iteration >= loop->item_count || task->body.count == 0)

@@ -247,10 +247,7 @@ static struct instance *edit_or_add(struct state *state, const struct task *task
 static void set_phase(struct state *state, struct instance *instance, enum instance_phase phase)
 {
 	bool live = phase == INSTANCE_STARTED || phase == INSTANCE_BACKING_OFF;
-	bool was_live = instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF;
 
-	if (!instance->is_body && live != was_live)
-		state->live_count += live ? 1 : (size_t)-1;
 	instance->phase = phase;
 	if (instance->copied)
 		return;

@@ -13,12 +13,7 @@
 #include "workflow/entry.h"
 #include "workflow/language/definition.h"
 
-enum {
-	STATE_LOOP_DEPTH_MAX = STEP_LOOPS_MAX,
-	/* Tasks of one run under way at once, about: past it a loop starts an iteration only when it has none. A cancel and a restart write an
-	 * entry or two for each in one transaction, so this has to stay well under STORE_BATCH_ENTRIES_MAX. */
-	STATE_LIVE_MAX = 2048,
-};
+enum { STATE_LOOP_DEPTH_MAX = STEP_LOOPS_MAX };
 _Static_assert((int)STATE_LOOP_DEPTH_MAX == (int)DEFINITION_LOOPS_MAX, "every path that a definition can have fits");
 
 /* A value of the run. Small ones are here in full; larger ones are known by digest and place and loaded when needed. */
@@ -95,7 +90,6 @@ struct state {
 	struct value **values;
 	size_t value_slots, value_count;
 	struct list live;
-	size_t live_count; /* tasks under way, iterations not counted */
 };
 
 void state_init(struct state *state, const struct definition *definition);
