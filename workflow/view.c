@@ -149,7 +149,7 @@ static void set_time(struct arena *arena, struct json *object, const char *name,
 	json_set_text(arena, object, name, text);
 }
 
-/* A task of the document, by its step id. */
+/* A task of the document, by its step id. json NULL: it is past VIEW_TASKS_MAX. */
 struct task_view {
 	const char *step;
 	struct json *json;
@@ -161,6 +161,7 @@ struct viewing {
 	struct value_index values;
 	const struct definition *definition;
 	struct json *tasks;
+	size_t tasks_left_out;
 	struct task_view *slots[1024];
 };
 
@@ -197,11 +198,16 @@ static struct json *view_task(struct viewing *v, const struct entry *entry)
 	for (const char *c = step; *c; c++)
 		hash = (hash ^ (uint8_t)*c) * 1099511628211u;
 	struct task_view **slot = &v->slots[(hash ^ hash >> 32) % COUNT_OF(v->slots)];
-	for (struct task_view *view = *slot; view; view = view->next)
-		if (strcmp(view->step, step) == 0)
-			return view->json;
-	if (json_count(v->tasks) >= VIEW_TASKS_MAX)
+	for (const struct task_view *known = *slot; known; known = known->next)
+		if (strcmp(known->step, step) == 0)
+			return known->json;
+	struct task_view *view = arena_zero(v->arena, sizeof *view);
+	*view = (struct task_view){.step = step, .next = *slot};
+	*slot = view;
+	if (json_count(v->tasks) >= VIEW_TASKS_MAX) {
+		v->tasks_left_out++;
 		return NULL;
+	}
 
 	struct json *task = json_object(v->arena), *iteration = json_array(v->arena);
 	const struct task *defined = v->definition ? definition_find_task(v->definition, id.reference) : NULL;
@@ -218,9 +224,7 @@ static struct json *view_task(struct viewing *v, const struct entry *entry)
 	json_set_number(v->arena, task, "attempts", 0);
 	json_set_number(v->arena, task, "startSeq", (double)entry->seq);
 	json_add(v->arena, v->tasks, task);
-	struct task_view *view = arena_alloc(v->arena, sizeof *view);
-	*view = (struct task_view){step, task, *slot};
-	*slot = view;
+	view->json = task;
 	return task;
 }
 
@@ -364,6 +368,8 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		set_time(arena, run, "endedAt", ended_ms);
 	if (include & VIEW_TASKS)
 		json_set(arena, run, "tasks", v->tasks);
+	if (v->tasks_left_out > 0)
+		json_set_number(arena, run, "tasksLeftOut", (double)v->tasks_left_out);
 	if (include & VIEW_FACTS)
 		json_set(arena, run, "facts", facts);
 	if (include & VIEW_EVENTS)

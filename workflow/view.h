@@ -5,7 +5,7 @@
 #include "workflow/language/definition.h"
 
 enum view_include { VIEW_INPUT = 1, VIEW_OUTPUT = 2, VIEW_TASKS = 4, VIEW_EVENTS = 8, VIEW_FACTS = 16, VIEW_LABELS = 32, VIEW_ALL = 63 };
-enum { VIEW_TASKS_MAX = 10000 };
+enum { VIEW_TASKS_MAX = 10000 }; /* of one document; `tasksLeftOut` says how many more there are */
 
 /* entries: all of the run, in order, from run.created on; values that were not read come as {"digest": "sha256:…", "size": n}.
  * definition may be NULL: names then come from references. origin: for CloudEvents' source. */

@@ -174,5 +174,32 @@ START_TEST(cloud_events)
 }
 END_TEST
 
+/* 10,000 tasks are shown; of those past it the document says how many there are, each counted once. */
+START_TEST(tasks_are_limited)
+{
+	enum { TASKS = VIEW_TASKS_MAX + 2 };
+	struct arena arena;
+	struct entry *entries = memory_zero((2 * TASKS + 1) * sizeof *entries);
+	struct digest digest = digest_of(BYTES_OF("1"));
+
+	arena_init(&arena);
+	entries[0] = (struct entry){.kind = ENTRY_RUN_CREATED, .data = json_parse(&arena, BYTES_OF("{\"runId\":\"r\",\"workflow\":{}}"), JSON_STRICT, NULL, NULL)};
+	for (int i = 0; i < TASKS; i++)
+		for (int end = 0; end < 2; end++) {
+			struct entry *entry = &entries[1 + 2 * i + end];
+			*entry = (struct entry){.kind = end ? ENTRY_TASK_COMPLETED : ENTRY_TASK_STARTED, .data = json_object(&arena), .seq = (uint64_t)i};
+			json_set_text(&arena, entry->data, "stepId", arena_printf(&arena, "/do/0/m/do/0/t#%d@1", i));
+			json_set_digest(&arena, entry->data, end ? "output" : "input", &digest);
+		}
+	const struct json *run = view_run(&arena, entries, 2 * TASKS + 1, NULL, "log", VIEW_TASKS);
+	ck_assert_uint_eq(json_count(json_get(run, "tasks")), VIEW_TASKS_MAX);
+	ck_assert_double_eq(json_get_number(run, "tasksLeftOut", 0), TASKS - VIEW_TASKS_MAX);
+	run = view_run(&arena, entries, 2 * VIEW_TASKS_MAX + 1, NULL, "log", VIEW_TASKS);
+	ck_assert_ptr_null(json_get(run, "tasksLeftOut"));
+	free(entries);
+	arena_close(&arena);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-view", intervals, overhead_adds_up, include_words, run_document, other_ends, cloud_events)
+SUITE_MAIN("workflow-view", tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, other_ends, cloud_events)
