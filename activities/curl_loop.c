@@ -381,7 +381,7 @@ bool url_check(const char *url, char host[256], struct error *error)
 
 	CHECK(parts != NULL);
 	if (strlen(url) > CURL_URL_LEN_MAX) {
-		error_set(error, ERR_TOO_LARGE, "the URL is longer than %d bytes", CURL_URL_LEN_MAX);
+		error_set(error, ERR_TOO_LARGE, "the URL is longer than %d bytes (CURL_URL_LEN_MAX)", CURL_URL_LEN_MAX);
 		goto out;
 	}
 	if (curl_url_set(parts, CURLUPART_URL, url, 0) != CURLUE_OK || curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||

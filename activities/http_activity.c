@@ -180,7 +180,7 @@ static bool read_url(struct http_work *own, const struct json *with, struct erro
 		const char *value = scalar_text(arena, member->value);
 
 		if (value == NULL || strlen(value) > QUERY_VALUE_LEN_MAX) {
-			error_set(error, ERR_INVALID, "query.%.60s is no text, number or boolean, or longer than %d bytes", member->name,
+			error_set(error, ERR_INVALID, "query.%.60s is no text, number or boolean, or longer than %d bytes (QUERY_VALUE_LEN_MAX)", member->name,
 				  QUERY_VALUE_LEN_MAX);
 			goto out;
 		}
@@ -191,7 +191,7 @@ static bool read_url(struct http_work *own, const struct json *with, struct erro
 		separator = '&';
 	}
 	if (url.overflow) {
-		error_set(error, ERR_TOO_LARGE, "the URL is longer than %d bytes", CURL_URL_LEN_MAX);
+		error_set(error, ERR_TOO_LARGE, "the URL is longer than %d bytes (CURL_URL_LEN_MAX)", CURL_URL_LEN_MAX);
 		goto out;
 	}
 	own->url = arena_text(arena, buffer_text(&url));
@@ -611,9 +611,11 @@ static void send_hop(struct http_work *own)
 		.owner = own,
 	};
 	own->transfer_open = true;
+	if (headers.overflow)
+		error_set(&error, ERR_TOO_LARGE, "the request's headers are larger than %d bytes (CURL_REQUEST_HEADERS_MAX)", CURL_REQUEST_HEADERS_MAX);
 	if (headers.overflow || transfer_start(work->activities->curl, &own->transfer, &error) != 0) {
 		own->transfer_open = !headers.overflow;
-		work_finish(work, FAILURE_CONFIGURATION, "%s", headers.overflow ? "the request's headers are too large" : error.message);
+		work_finish(work, FAILURE_CONFIGURATION, "%s", error.message);
 		buffer_close(&headers);
 		return;
 	}

@@ -119,7 +119,7 @@ static const struct json *make_messages(struct arena *arena, const struct json *
 	}
 	if (messages != NULL) {
 		if (messages->type != JSON_ARRAY || json_count(messages) == 0 || json_count(messages) > MESSAGES_MAX) {
-			error_set(error, ERR_INVALID, "messages is not an array of 1 to %d messages", MESSAGES_MAX);
+			error_set(error, ERR_INVALID, "messages is not an array of 1 to %d messages (MESSAGES_MAX)", MESSAGES_MAX);
 			return NULL;
 		}
 		for (size_t i = 0; i < json_count(messages); i++)

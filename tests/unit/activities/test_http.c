@@ -318,6 +318,37 @@ START_TEST(arguments_are_checked)
 }
 END_TEST
 
+/* What is too long is refused, and the limit named: a query's value, the URL, the header lines of a request. */
+START_TEST(limits_of_requests_are_named)
+{
+	static char filling[CURL_REQUEST_HEADERS_MAX + 1], text[CURL_REQUEST_HEADERS_MAX + 200];
+	static const struct {
+		const char *before, *after, *limit;
+		int len;
+	} rows[] = {
+		{"{\"method\":\"GET\",\"endpoint\":\"http://127.0.0.1:1/\",\"query\":{\"a\":\"", "\"}}", "QUERY_VALUE_LEN_MAX", 4096},
+		{"{\"method\":\"GET\",\"endpoint\":\"http://127.0.0.1:1/", "\"}", "CURL_URL_LEN_MAX", CURL_URL_LEN_MAX - (int)(sizeof("http://127.0.0.1:1/") - 1)},
+	};
+
+	memset(filling, 'x', sizeof(filling) - 1);
+	open_all("127.0.0.1");
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct task task;
+
+		snprintf(text, sizeof(text), "%s%.*s%s", rows[i].before, rows[i].len, filling, rows[i].after);
+		task_expect(&rig, ACTIVITY_HTTP, text, FAILURE_UNREACHABLE, NULL);
+		snprintf(text, sizeof(text), "%s%.*s%s", rows[i].before, rows[i].len + 1, filling, rows[i].after);
+		task_init(&task, ACTIVITY_HTTP, text);
+		ck_assert_int_ne(activity_start(rig.activities, &task.activity, &task.error), 0);
+		ck_assert_msg(strstr(task.error.message, rows[i].limit) != NULL, "%s", task.error.message);
+		arena_close(&task.arena);
+	}
+	snprintf(text, sizeof(text), "{\"method\":\"GET\",\"endpoint\":\"http://127.0.0.1:1/\",\"headers\":{\"A\":\"%s\"}}", filling);
+	task_expect(&rig, ACTIVITY_HTTP, text, FAILURE_CONFIGURATION, "CURL_REQUEST_HEADERS_MAX");
+	rig_close(&rig);
+}
+END_TEST
+
 /* Nobody listens: unreachable. A name that does not exist: the same. */
 START_TEST(nobody_there)
 {
@@ -361,6 +392,7 @@ int main(void)
 	tcase_add_test(cases, answers_are_bounded);
 	tcase_add_test(cases, cancel_closes);
 	tcase_add_test(cases, arguments_are_checked);
+	tcase_add_test(cases, limits_of_requests_are_named);
 	tcase_add_test(cases, nobody_there);
 	tcase_add_test(cases, connect_limit_holds);
 	suite_add_tcase(suite, cases);

@@ -467,11 +467,23 @@ START_TEST(arguments_are_checked)
 		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"seed\":\"12x\"}}", ERR_INVALID},
 		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"seed\":\"9007199254740993\"}}", ERR_INVALID},
 		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"maxTokens\":0}}", ERR_INVALID},
+		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\"]}}", ERR_INVALID}, /* ADAPTER_STOP_MAX */
 		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"schema\":{\"document\":{\"type\":\"nonsense\"}}}", ERR_INVALID},
 	};
 
+	static char many[32 + 40 * 10001 + 4];
+	size_t len = (size_t)snprintf(many, sizeof(many), "{\"runtime\":\"r\",\"messages\":[");
+	struct task over;
+
+	for (int i = 0; i < 10001; i++)
+		len += (size_t)snprintf(many + len, sizeof(many) - len, "%s{\"role\":\"user\",\"content\":\"x\"}", i > 0 ? "," : "");
+	snprintf(many + len, sizeof(many) - len, "]}");
 	open_stub();
 	rig_open(&rig);
+	task_init(&over, ACTIVITY_INFERENCE, many);
+	ck_assert_int_eq(activity_start(rig.activities, &over.activity, &over.error), ERR_INVALID);
+	ck_assert_msg(strstr(over.error.message, "MESSAGES_MAX") != NULL, "%s", over.error.message);
+	arena_close(&over.arena);
 	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		struct task task;
 
