@@ -4,9 +4,6 @@
  * then. Nothing here recurses over tasks or iterations: work that appears elsewhere in the tree goes to a queue. */
 #include "workflow/decide.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "workflow/base/check.h"
@@ -40,6 +37,8 @@ struct deciding {
 		const struct json *json;
 	} parsed[PARSED_KEPT]; /* the last ones, in turn */
 	size_t parsed_next;
+	uint32_t *need_slots; /* hash set over the decision's needs: index + 1, 0 is free; a loop can need the outputs of all iterations */
+	size_t need_slot_count;
 	size_t entries_before; /* of the trigger at hand: the limit counts per trigger, so that replay stops where the decision did */
 	bool ended; /* the run has ended in the draft, or asked to be continued: nothing more is started */
 };
@@ -76,10 +75,8 @@ static void emit(struct deciding *d, struct entry *entry)
 {
 	struct error error = {0};
 
-	if (workflow_apply(&d->draft, entry, &error) != 0) {
-		fprintf(stderr, "decide: %s\n", error.message);
-		CHECK(!"an entry of our own decision cannot be folded in");
-	}
+	if (workflow_apply(&d->draft, entry, &error) != 0) /* a mistake of ours: say which */
+		check_failed(__FILE__, __LINE__, error.message);
 }
 
 static struct effect *new_effect(struct deciding *d, enum effect_kind kind)
@@ -99,17 +96,33 @@ static bool stopped(const struct deciding *d)
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
+/* Where this digest stands among the needs, or where its number would have to be put. */
+static uint32_t *find_need(const struct deciding *d, const struct digest *digest)
+{
+	uint64_t hash;
+
+	memcpy(&hash, digest->bytes, sizeof hash);
+	for (size_t slot = hash & (d->need_slot_count - 1);; slot = (slot + 1) & (d->need_slot_count - 1))
+		if (d->need_slots[slot] == 0 || digest_equal(&d->decision->needs[d->need_slots[slot] - 1].digest, digest))
+			return &d->need_slots[slot];
+}
+
 static void need_value(struct deciding *d, const struct value *value)
 {
 	struct decision *decision = d->decision;
 
-	for (size_t i = 0; i < decision->need_count; i++)
-		if (digest_equal(&decision->needs[i].digest, &value->digest))
-			return;
-	if (decision->need_count >= DECISION_NEEDS_MAX)
+	if (decision->need_count * 2 >= d->need_slot_count) {
+		d->need_slot_count = d->need_slot_count ? d->need_slot_count * 2 : 16;
+		d->need_slots = arena_zero(d->arena, d->need_slot_count * sizeof *d->need_slots);
+		for (size_t i = 0; i < decision->need_count; i++)
+			*find_need(d, &decision->needs[i].digest) = (uint32_t)i + 1;
+	}
+	uint32_t *slot = find_need(d, &value->digest);
+	if (*slot != 0 || decision->need_count >= DECISION_NEEDS_MAX)
 		return;
 	decision->needs = arena_grow(d->arena, decision->needs, decision->need_count, &decision->need_cap, sizeof *decision->needs);
 	decision->needs[decision->need_count++] = (struct value_need){value->digest, value->content_id, value->size};
+	*slot = (uint32_t)decision->need_count;
 }
 
 /* NULL: it has to be loaded first, and the decision says so. */

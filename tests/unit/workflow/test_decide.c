@@ -444,6 +444,34 @@ START_TEST(values_have_a_limit)
 }
 END_TEST
 
+/* A map of many large outputs needs each of them once, however many there are, and an equal one no second time. */
+START_TEST(many_values_are_needed)
+{
+	enum { ITEMS = 300 };
+	struct fixture f;
+	struct buffer input;
+
+	fixture_open(&f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":1024},\"do\":[{\"c\":{" CALL "}}]}}]");
+	buffer_init(&input, 1 << 20);
+	buffer_add_text(&input, "{\"l\":[0");
+	for (int i = 1; i < ITEMS; i++)
+		buffer_printf(&input, ",%d", i);
+	buffer_add_text(&input, "]}");
+	fixture_submit(&f, buffer_text(&input));
+	while (f.decision.effects[f.decision.effect_count - 1].kind == EFFECT_CONTINUE)
+		fixture_simple(&f, TRIGGER_CONTINUE);
+	for (int i = 0; i < ITEMS; i++) /* the last two are equal */
+		fixture_succeed(&f, arena_printf(&f.arena, "/do/0/m/do/0/c#%d@1", i), 1, arena_printf(&f.arena, "\"%0*d\"", VALUE_INLINE_MAX + 1, i < ITEMS - 1 ? i : i - 1));
+	ck_assert(f.undecided);
+	ck_assert_uint_eq(f.decision.need_count, ITEMS - 1);
+	for (size_t i = 0; i < f.decision.need_count; i++)
+		for (size_t k = 0; k < i; k++)
+			ck_assert(!digest_equal(&f.decision.needs[i].digest, &f.decision.needs[k].digest));
+	fixture_close(&f);
+	buffer_close(&input);
+}
+END_TEST
+
 /* Arguments that ask for their input many times are measured before anything is copied, with a filled endpoint too. */
 START_TEST(arguments_have_a_limit)
 {
@@ -529,4 +557,5 @@ SUITE_ABORTS(submitted_twice_stops)
 SUITE_MAIN("workflow-decide", pure_run_is_one_decision, chain_of_calls, stale_triggers_decide_nothing, retries, lasting_failures_are_not_retried,
 	   restart_redoes_what_was_in_flight, map_loop, chained_loop, loops_without_items, loops_without_tasks, fault_calls_off_the_rest,
 	   what_is_under_way_is_limited, depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, long_decisions_continue,
-	   large_values_are_loaded, expressions_that_fail, values_have_a_limit, arguments_have_a_limit, extraction, submissions_compare)
+	   large_values_are_loaded, expressions_that_fail, values_have_a_limit, many_values_are_needed,
+	   arguments_have_a_limit, extraction, submissions_compare)
