@@ -83,6 +83,46 @@ START_TEST(too_large)
 }
 END_TEST
 
+/* Entries that are together larger than STORE_ENCODED_MAX fail as one append, and a page of entries ends at STORE_PAGE_BYTES_MAX. */
+static void read_heavy_page(struct store_reader *reader, struct fixture *f, void *arg)
+{
+	struct store_raw_entry *raw;
+	size_t count, sum = 0;
+	uint64_t next;
+
+	ck_assert_int_eq(reader_entries(reader, &f->arena, 0, 0, STORE_PAGE_MAX, &raw, &count, &next, &f->error), 0);
+	for (size_t i = 0; i < count; i++)
+		sum += raw[i].bytes.len;
+	ck_assert_uint_ge(sum, STORE_PAGE_BYTES_MAX);
+	ck_assert_uint_lt(sum, STORE_PAGE_BYTES_MAX + ENTRY_LEN_MAX);
+	*(uint64_t *)arg = next;
+}
+
+START_TEST(heavy_entries)
+{
+	enum { EXTRA_LEN = 60000, TOO_MANY = STORE_ENCODED_MAX / EXTRA_LEN + 1 };
+	struct fixture f;
+	struct entry *many = memory_zero(TOO_MANY * sizeof(*many));
+	char *text = memory_zero(EXTRA_LEN + 1);
+	uint64_t next;
+
+	fixture_start(&f);
+	memset(text, 'x', EXTRA_LEN);
+	make_created(&f.arena, &many[0], "heavy", "one", NULL);
+	for (unsigned i = 1; i < TOO_MANY; i++) {
+		make_step(&f.arena, &many[i], ENTRY_TASK_SKIPPED, "heavy", "/do/0/a@1", (struct bytes){0});
+		json_set_text(&f.arena, many[i].data, "extra", text);
+	}
+	ck_assert_int_eq(append_and_wait(&f, many, TOO_MANY, NULL), ERR_TOO_LARGE);
+	append_ok(&f, many, TOO_MANY / 2);
+	read_and_wait(&f, read_heavy_page, &next);
+	ck_assert_uint_lt(next, TOO_MANY / 2);
+	fixture_end(&f);
+	free(many);
+	free(text);
+}
+END_TEST
+
 /* --- a full disk ------------------------------------------------------------------------------------------------------ */
 
 /* A tmpfs of a few MiB in a name space of our own; false where we may not mount one. */
@@ -357,5 +397,5 @@ START_TEST(foreign_lock_only_delays)
 }
 END_TEST
 
-TEST_MAIN("store-limits", queue_is_full, too_large, disk_full_and_recovery, batch_fails_whole, failed_fsync_breaks_the_store,
+TEST_MAIN("store-limits", queue_is_full, too_large, heavy_entries, disk_full_and_recovery, batch_fails_whole, failed_fsync_breaks_the_store,
 	  foreign_lock_only_delays)

@@ -336,6 +336,8 @@ START_TEST(keys_are_checked)
 	fputs("-----BEGIN CERTIFICATE-----\n", file);
 	fclose(file);
 	OPEN_FAILS(&f, ERR_INVALID, path);
+	ck_assert_int_eq(truncate(path, STORE_KEY_FILE_MAX), 0);
+	OPEN_FAILS(&f, ERR_TOO_LARGE, path, "more than 16383 bytes");
 	unlink(path);
 	/* Another log key is another log. */
 	{
