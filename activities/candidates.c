@@ -114,6 +114,10 @@ static const struct json *read_answer(struct reader *reader, char detail[DETAIL_
 		write_detail(detail, message);
 		return NULL;
 	}
+	if (!json_is_strict(answer)) { /* written as 1e20: it would be signed as an integer that no strict reader takes */
+		write_detail(detail, ": json-precision: an integer beyond 2^53 - 1; it has to be a text");
+		return NULL;
+	}
 	facts = json_get(answer, "facts");
 	if (!json_is(facts, JSON_ARRAY)) {
 		if (answer->type != JSON_OBJECT)

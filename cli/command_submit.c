@@ -46,6 +46,8 @@ int command_submit(struct command *command)
 
 	if (strcmp(command->arguments[0], "-") == 0 && input_text != NULL && strcmp(input_text, "-") == 0)
 		return command_fail(command, STATUS_USAGE, NULL, "standard input cannot be both the definition and the input");
+	if (!wait && command_option(command, "timeout") != NULL)
+		return command_fail(command, STATUS_USAGE, NULL, "--timeout goes with --wait: it limits the waiting, not the run");
 	if (id != NULL && !id_valid(id))
 		return command_fail(command, STATUS_USAGE, NULL, "--id %s: an id is 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
 	if ((status = command_duration(command, "timeout", &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK ||
@@ -55,7 +57,8 @@ int command_submit(struct command *command)
 	if (id == NULL)
 		id = new_run_id(command);
 	json_set_text(arena, body, "id", id);
-	json_set(arena, body, "input", input != NULL ? input : json_object(arena));
+	if (input != NULL) /* without one the run's input is null */
+		json_set(arena, body, "input", input);
 	if (labels != NULL)
 		json_set(arena, body, "labels", labels);
 	if (wait)

@@ -14,6 +14,7 @@
 
 static const char begin_sql[] = "BEGIN";
 static const char end_sql[] = "COMMIT";
+static const char abandon_sql[] = "ROLLBACK"; /* a snapshot that cannot be ended would keep all later reads from beginning */
 
 static int load_origin(struct store_reader *reader, struct error *error)
 {
@@ -56,9 +57,12 @@ static void do_work(struct store_reader *reader, struct store_read *read)
 	if (connection_run(&reader->connection, begin_sql, &read->error) != 0)
 		return;
 	read->work(reader, read);
-	if (!sqlite3_get_autocommit(reader->connection.db) && connection_run(&reader->connection, end_sql, &error) != 0 &&
-	    read->error.code == ERR_NONE)
+	if (sqlite3_get_autocommit(reader->connection.db) || connection_run(&reader->connection, end_sql, &error) == 0)
+		return;
+	if (read->error.code == ERR_NONE)
 		read->error = error;
+	if (!sqlite3_get_autocommit(reader->connection.db))
+		connection_run(&reader->connection, abandon_sql, &error);
 }
 
 void reader_run_thread(void *arg)

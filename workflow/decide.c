@@ -1035,7 +1035,7 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 		complete_call(d, instance, step, make_value(d, outcome->output));
 		return;
 	}
-	const char *title = arena_printf(d->arena, "%s: attempt %u %s", instance->task->name, instance->attempt, failure_name(outcome->failure));
+	const char *title = arena_printf(d->arena, "Attempt %u failed: %s", instance->attempt, failure_name(outcome->failure));
 	fault_task(d, instance->task, instance->path, instance->path_count,
 		   error_json(d, failure_error_type(outcome->failure), outcome->status >= 400 ? outcome->status : failure_status(outcome->failure), title,
 			      outcome->detail, instance->task->reference, failure_name(outcome->failure)));

@@ -1399,6 +1399,20 @@ bool json_nests_within(const struct json *json, size_t levels)
 	return within;
 }
 
+bool json_is_strict(const struct json *json)
+{
+	bool strict = true;
+
+	if (json == NULL)
+		return true;
+	if (json->type == JSON_NUMBER) /* past 1e21 the text has an exponent and is no integer text */
+		return fabs(json->number) <= INTEGER_MAX || fabs(json->number) >= 1e21 || json->number != floor(json->number);
+	if (json->type == JSON_ARRAY || json->type == JSON_OBJECT)
+		for (size_t i = 0; i < json_count(json) && strict; i++)
+			strict = json_is_strict(json->type == JSON_ARRAY ? json->array.items[i] : json->object.members[i].value);
+	return strict;
+}
+
 bool json_truthy(const struct json *json)
 {
 	return json != NULL && json->type != JSON_NULL && !(json->type == JSON_BOOLEAN && !json->boolean);

@@ -111,6 +111,9 @@ bool json_get_digest(const struct json *object, const char *name, struct digest 
 bool json_is(const struct json *json, enum json_type type);
 bool json_is_integer(const struct json *json); /* a number without a fraction, within +-(2^53 - 1) */
 bool json_equal(const struct json *a, const struct json *b);
+/* False where a number prints as an integer text beyond 2^53 - 1 (1e20 does), which strict reading refuses: such a value can be kept, but
+ * nothing that is signed may hold one. */
+bool json_is_strict(const struct json *json);
 bool json_nests_within(const struct json *json, size_t levels); /* 0: only what has no parts; [] and {} are one level */
 bool json_truthy(const struct json *json); /* jq: all but null and false */
 const char *json_type_name(enum json_type type); /* "null", "boolean", … */

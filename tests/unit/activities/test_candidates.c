@@ -159,6 +159,7 @@ START_TEST(refuses_unusable_answers)
 		{"```", "json-syntax at line 1 column 1"},
 		{"{\"facts\":[],\"facts\":[]}", "json-duplicate at line 1"},
 		{"{\"facts\":[{\"n\":9007199254740993}]}", "json-precision at line 1"},
+		{"{\"facts\":[{\"n\":1e20}]}", ": json-precision: an integer"},
 		{"{\"facts\":[\"\\u0000\"]}", "json-nul at line 1"},
 		{"{\"facts\":[\"\xC3(\"]}", "json-utf8 at line 1"},
 		{"[]", ": expected an object with the array facts, got array"},

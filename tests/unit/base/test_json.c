@@ -1099,6 +1099,29 @@ START_TEST(stop_on_adding_nothing)
 }
 END_TEST
 
+/* What strict reading would refuse when it is printed is known beforehand. */
+START_TEST(strictness_is_known)
+{
+	static const struct {
+		const char *text;
+		bool strict;
+	} rows[] = {{"[1,2.5,9007199254740991,-9007199254740991]", true}, {"{\"a\":[1e20]}", false}, {"9007199254740992e0", false},
+		    {"-1e20", false}, {"1e21", true}, {"1.5e300", true}, {"5e-324", true}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct arena arena;
+		struct json *json;
+
+		arena_init(&arena);
+		json = json_parse(&arena, bytes_text(rows[i].text), JSON_STRICT, NULL, NULL);
+		ck_assert_msg(json != NULL, "%s", rows[i].text);
+		ck_assert_msg(json_is_strict(json) == rows[i].strict, "%s", rows[i].text);
+		ck_assert_msg((json_parse(&arena, json_print_arena(json, &arena), JSON_STRICT, NULL, NULL) != NULL) == rows[i].strict, "%s", rows[i].text);
+		arena_close(&arena);
+	}
+}
+END_TEST
+
 /* What was let into the journal can be read out of it: numbers that print as long integers too. */
 START_TEST(stored_numbers_read_back)
 {
@@ -1120,4 +1143,4 @@ END_TEST
 SUITE_ABORTS(stop_on_infinity, stop_on_nan, stop_on_text_that_is_not_utf8, stop_on_nul_in_text, stop_on_name_that_is_not_utf8, stop_on_adding_nothing)
 SUITE_MAIN("base-json", documents, documents_with_nul, third_party_documents, numbers, number_texts, refused_texts, stricter_than_the_standard, number_stream,
 	   short_decimals_stay, long_number_texts, random_doubles_come_back, locale_does_not_matter, faults_have_places, depth_has_a_limit, prefixes_are_refused, damaged_texts, large_objects, large_arrays, print_respects_the_maximum,
-	   utf8_is_validated, objects_stay_sorted, values_are_made, pretty_print, copies_are_deep, looking_never_fails, equality_is_that_of_prints, pointers, stored_numbers_read_back)
+	   utf8_is_validated, objects_stay_sorted, values_are_made, pretty_print, copies_are_deep, looking_never_fails, equality_is_that_of_prints, pointers, stored_numbers_read_back, strictness_is_known)
