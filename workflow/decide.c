@@ -530,7 +530,7 @@ static const struct json *merge_sections(struct arena *arena, const struct json 
 	json_set_number(arena, summary, "sections", (double)json_count(results));
 	json_set_number(arena, summary, "answered", (double)answered);
 	json_set_number(arena, summary, "empty", (double)empty);
-	json_set_number(arena, summary, "notAsked", (double)(json_count(results) - answered));
+	json_set_number(arena, summary, "failed", (double)(json_count(results) - answered));
 	json_set_number(arena, summary, "facts", (double)json_count(facts));
 	json_set_number(arena, summary, "rejected", (double)rejected);
 	json_set(arena, merged, "facts", facts);

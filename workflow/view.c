@@ -156,12 +156,17 @@ struct task_view {
 	struct task_view *next;
 };
 
+enum { INPUTS_SHOWN = 16 };
+
 struct viewing {
 	struct arena *arena;
 	struct value_index values;
 	const struct definition *definition;
 	struct json *tasks;
 	size_t tasks_left_out;
+	/* Large inputs that were shown in full lately: all iterations of a loop have the same one. */
+	struct digest shown[INPUTS_SHOWN];
+	size_t shown_count;
 	struct task_view *slots[1024];
 };
 
@@ -185,6 +190,29 @@ static struct json *value_of(const struct viewing *v, const struct json *data, c
 	if (value)
 		json_set_number(v->arena, stub, "size", (double)value->size);
 	return stub;
+}
+
+/* A task's input: in full, but a large one only once; then by its digest. A loop of n iterations over n items would be quadratic. */
+static struct json *input_of(struct viewing *v, const struct json *data)
+{
+	struct digest digest;
+
+	if (!json_get_digest(data, "input", &digest))
+		return NULL;
+	const struct entry_value *value = value_index_find(&v->values, &digest);
+	if (!value || value->size <= VALUE_INLINE_MAX)
+		return value_of(v, data, "input");
+	for (size_t i = 0; i < v->shown_count && i < INPUTS_SHOWN; i++)
+		if (digest_equal(&v->shown[i], &digest)) {
+			struct json *stub = json_object(v->arena);
+			char text[DIGEST_TEXT_LEN + 1];
+			digest_text(&digest, text);
+			json_set_text(v->arena, stub, "digest", text);
+			json_set_number(v->arena, stub, "size", (double)value->size);
+			return stub;
+		}
+	v->shown[v->shown_count++ % INPUTS_SHOWN] = digest;
+	return value_of(v, data, "input");
 }
 
 static struct json *view_task(struct viewing *v, const struct entry *entry)
@@ -232,7 +260,7 @@ static void end_task(struct viewing *v, struct json *task, const struct entry *e
 {
 	json_set_text(v->arena, task, "status", status);
 	json_set_number(v->arena, task, "endSeq", (double)entry->seq);
-	struct json *input = value_of(v, entry->data, "input"), *output = value_of(v, entry->data, "output"), *error = value_of(v, entry->data, "error");
+	struct json *input = input_of(v, entry->data), *output = value_of(v, entry->data, "output"), *error = value_of(v, entry->data, "error");
 	if (input)
 		json_set(v->arena, task, "input", input);
 	if (output)
@@ -249,7 +277,7 @@ static void add_task_entry(struct viewing *v, const struct entry *entry)
 		return;
 	switch (entry->kind) {
 	case ENTRY_TASK_STARTED: {
-		struct json *input = value_of(v, entry->data, "input");
+		struct json *input = input_of(v, entry->data);
 		if (input)
 			json_set(v->arena, task, "input", input);
 		if (json_get(entry->data, "items"))

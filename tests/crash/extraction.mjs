@@ -50,7 +50,7 @@ async function checkAll(daemon, id, committed) {
 	equal([...run.facts].sort(), [...ids].sort(), 'ids in the run document');
 	equal(run.output.facts.map(fact => fact.id).sort(), [...ids].sort(), 'ids in the output');
 	equal(run.output.sections.length, SECTIONS, 'sections in the output');
-	equal(run.output.summary, { answered: SECTIONS, empty: 0, facts: 2 * SECTIONS, notAsked: 0, rejected: 0, sections: SECTIONS }, 'summary');
+	equal(run.output.summary, { answered: SECTIONS, empty: 0, facts: 2 * SECTIONS, failed: 0, rejected: 0, sections: SECTIONS }, 'summary');
 
 	// Each step succeeded exactly once; nothing committed was tried again.
 	const events = await daemon.events(id);

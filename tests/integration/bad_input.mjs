@@ -237,7 +237,7 @@ async function badAnswer(id, fault, outcome, { rejected = 0, facts = 2, runtime,
 	equal([sections[0].outcome, sections[0].status, sections[0].facts], ['facts', 'completed', 2], 'the other section');
 	equal(sections[1].outcome, outcome, 'outcome of the section');
 	equal([sections[1].status, sections[1].facts], [outcome === 'facts' || outcome === 'empty' ? 'completed' : 'failed', facts - 2], 'status, facts');
-	equal([summary.sections, summary.facts, summary.rejected, summary.notAsked], [2, facts, rejected, sections[1].status === 'failed' ? 1 : 0], 'summary');
+	equal([summary.sections, summary.facts, summary.rejected, summary.failed], [2, facts, rejected, sections[1].status === 'failed' ? 1 : 0], 'summary');
 	const accepted = await daemon.facts(`run=${id}`), all = await daemon.facts(`run=${id}&rejected=true`);
 	equal([run.facts.length, accepted.length, all.length], [facts, facts, facts + rejected], 'facts, accepted, with rejected');
 	check(accepted.every(fact => fact.accepted && two.includes(fact.quote)), 'each accepted quote stands in the document');
@@ -289,7 +289,7 @@ await test('"no facts" is outcome empty, which is not "could not ask"', async ()
 	await submit('none', `${plain}\n# Quiet\n\nNothing happened here for many years.\n`);
 	const run = await daemon.ended('none');
 	equal(run.output.sections.map(section => [section.status, section.outcome, section.facts]), [['completed', 'facts', 2], ['completed', 'empty', 0]], 'sections');
-	equal([run.output.summary.empty, run.output.summary.notAsked], [1, 0], 'summary');
+	equal([run.output.summary.empty, run.output.summary.failed], [1, 0], 'summary');
 	await nothingLost();
 });
 
@@ -298,7 +298,7 @@ await test('a refused connection: every section unreachable, the run completes a
 	const run = await daemon.ended('refused');
 	equal([run.status, run.facts], ['completed', []], JSON.stringify(run.error));
 	equal(run.output.sections.map(section => [section.status, section.outcome, section.facts]), [['failed', 'unreachable', 0], ['failed', 'unreachable', 0]], 'sections');
-	equal([run.output.summary.answered, run.output.summary.empty, run.output.summary.notAsked], [0, 0, 2], 'summary');
+	equal([run.output.summary.answered, run.output.summary.empty, run.output.summary.failed], [0, 0, 2], 'summary');
 	await submit('refused-fault', two, { runtime: 'nobody', onFailure: 'fault' });
 	const faulted = await daemon.ended('refused-fault');
 	equal([faulted.status, faulted.error?.class, faulted.facts], ['faulted', 'unreachable', []], JSON.stringify(faulted.error));

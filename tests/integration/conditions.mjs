@@ -267,7 +267,7 @@ await test('a disk that fills up: submissions get 507, what was acknowledged sta
 	for (const id of acknowledged)
 		equal((await daemon.ended(id)).status, 'completed', id);
 	const across = await daemon.run('across');
-	equal([across.facts.length, across.output.summary.notAsked], [16, 0], 'the run that was under way');
+	equal([across.facts.length, across.output.summary.failed], [16, 0], 'the run that was under way');
 	for (const [digest, { requests }] of Object.entries((await sim.state()).bySection))
 		equal(requests, 1, `requests for section ${digest}`);
 	equal(daemon.child?.pid, pid, 'the same process');

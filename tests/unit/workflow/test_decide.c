@@ -519,7 +519,7 @@ START_TEST(extraction)
 	ck_assert_int_eq((int)json_get_number(summary, "sections", 0), 2);
 	ck_assert_int_eq((int)json_get_number(summary, "answered", 0), 1);
 	ck_assert_int_eq((int)json_get_number(summary, "empty", 0), 1);
-	ck_assert_int_eq((int)json_get_number(summary, "notAsked", 0), 1);
+	ck_assert_int_eq((int)json_get_number(summary, "failed", 0), 1);
 	fixture_close(&f);
 }
 END_TEST

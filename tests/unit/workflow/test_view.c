@@ -201,5 +201,23 @@ START_TEST(tasks_are_limited)
 }
 END_TEST
 
+/* All iterations of a loop have the same input: a large one is shown in full once, then by its digest. */
+START_TEST(large_inputs_are_shown_once)
+{
+	struct fixture f;
+	char text[VALUE_INLINE_MAX + 100];
+
+	snprintf(text, sizeof text, "{\"big\":\"%0*d\",\"l\":[1,2]}", VALUE_INLINE_MAX, 7);
+	fixture_open(&f, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":2},\"do\":[{\"c\":{" CALL "}}]}}]");
+	fixture_submit(&f, text);
+	const struct json *run = view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_ALL);
+	ck_assert(json_equal(json_get(find_task(run, "/do/0/m@1"), "input"), fixture_json(&f, text)));
+	const struct json *input = json_get(find_task(run, "/do/0/m/do/0/c#0@1"), "input");
+	ck_assert_double_eq(json_get_number(input, "size", 0), (double)strlen(text));
+	ck_assert_ptr_null(json_get(input, "big"));
+	fixture_close(&f);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-view", tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, other_ends, cloud_events)
+SUITE_MAIN("workflow-view", large_inputs_are_shown_once, tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, other_ends, cloud_events)
