@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "activities/text.h"
 #include "workflow/base/check.h"
 #include "workflow/language/json_schema.h"
 
@@ -45,33 +46,6 @@ static void write_detail(char detail[DETAIL_SIZE], const char *text)
 
 /* ---- The answer as a whole ---- */
 
-static struct bytes trim(struct bytes text)
-{
-	while (text.len > 0 && strchr(" \t\r\n", text.data[0]) != NULL)
-		text = (struct bytes){text.data + 1, text.len - 1};
-	while (text.len > 0 && strchr(" \t\r\n", text.data[text.len - 1]) != NULL)
-		text.len--;
-	return text;
-}
-
-/* Models that are not held to a schema like to wrap JSON in ```json … ```. Anything else around it stays, and is refused. */
-static struct bytes take_fence_off(struct bytes answer, bool *unfenced)
-{
-	struct bytes inner = trim(answer);
-	const uint8_t *line_end;
-
-	*unfenced = false;
-	if (inner.len < 6 || memcmp(inner.data, "```", 3) != 0 || memcmp(inner.data + inner.len - 3, "```", 3) != 0)
-		return answer;
-	line_end = memchr(inner.data, '\n', inner.len - 3);
-	if (line_end == NULL)
-		return answer;
-	*unfenced = true;
-	inner.len -= 3 + (size_t)(line_end + 1 - inner.data);
-	inner.data = line_end + 1;
-	return inner;
-}
-
 /* The schema without what it says of single facts: those are looked at one by one. */
 static const struct json *make_outer_schema(struct arena *arena, const struct json *schema)
 {
@@ -99,7 +73,7 @@ static const struct json *make_outer_schema(struct arena *arena, const struct js
 static const struct json *read_answer(struct reader *reader, char detail[DETAIL_SIZE])
 {
 	const struct candidates_input *input = reader->input;
-	struct bytes text = take_fence_off(input->answer, &reader->unfenced);
+	struct bytes text = text_take_fence_off(input->answer, &reader->unfenced);
 	const struct json *answer, *facts;
 	struct error error = {0};
 	char message[DETAIL_SIZE];

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "activities/text.h"
 #include "workflow/base/check.h"
 
 enum {
@@ -59,12 +60,6 @@ const char *grounding_grade_name(enum grounding_grade grade)
 
 /* ---- Normalising ---- */
 
-static bool is_white_space(utf8proc_int32_t c)
-{
-	return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-	       c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
 /* After NFKC: the typographic forms that models write as ASCII and the other way round. */
 static utf8proc_int32_t fold(utf8proc_int32_t c)
 {
@@ -76,18 +71,8 @@ static utf8proc_int32_t fold(utf8proc_int32_t c)
 	case 0x2010: case 0x2011: case 0x2012: case 0x2013: case 0x2014: case 0x2015: case 0x2212: case 0x2E3A: case 0x2E3B:
 		return '-';
 	default:
-		return is_white_space(c) ? ' ' : c;
+		return text_is_white_space(c) ? ' ' : c;
 	}
-}
-
-static utf8proc_int32_t read_code_point(struct bytes text, size_t at, size_t *len)
-{
-	utf8proc_int32_t c;
-	utf8proc_ssize_t n = utf8proc_iterate(text.data + at, (utf8proc_ssize_t)(text.len - at), &c);
-
-	CHECK(n > 0);
-	*len = (size_t)n;
-	return c;
 }
 
 /* True when NFKC could combine the character with what stands before it although a grapheme cluster ends there: Hangul
@@ -112,9 +97,9 @@ static size_t find_unit_end(struct bytes text, size_t at, size_t *code_points)
 	utf8proc_int32_t state = 0, before, c;
 	size_t len, count = 1;
 
-	before = read_code_point(text, at, &len);
+	before = text_code_point(text, at, &len);
 	for (at += len; at < text.len && count < UNIT_CODE_POINTS_MAX; at += len) {
-		c = read_code_point(text, at, &len);
+		c = text_code_point(text, at, &len);
 		if (utf8proc_grapheme_break_stateful(before, c, &state) && !joins_backward(c))
 			break;
 		before = c;
@@ -206,7 +191,7 @@ static void normalise(struct normalised *out, struct bytes text)
 
 		/* Most text: an ASCII character before another one is a unit that NFKC leaves alone. */
 		if (c < 0x80 && (at + 1 == text.len || text.data[at + 1] < 0x80)) {
-			if (is_white_space(c)) {
+			if (text_is_white_space(c)) {
 				add_space(out, text, at, at + 1);
 			} else {
 				end_space(out);
@@ -260,14 +245,14 @@ static bool continues_character(struct bytes text, size_t at)
 
 	if (at == 0 || at == text.len)
 		return false;
-	c = read_code_point(text, at, &len);
+	c = text_code_point(text, at, &len);
 	category = utf8proc_category(c);
 	if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC && category != UTF8PROC_CATEGORY_ME)
 		return false;
 	do
 		before--;
 	while ((text.data[before] & 0xC0) == 0x80);
-	return joins_backward(c) || !utf8proc_grapheme_break(read_code_point(text, before, &len), c);
+	return joins_backward(c) || !utf8proc_grapheme_break(text_code_point(text, before, &len), c);
 }
 
 /* A letter without the mark that stands on it in the text is another letter: "Cafe" is not in "Café", however é is written. */

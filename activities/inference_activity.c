@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "activities/inference.h"
+#include "activities/text.h"
 #include "workflow/base/check.h"
 #include "workflow/language/json_schema.h"
 
@@ -26,24 +27,6 @@ static void free_work(struct work *work)
 
 	inference_close(&own->inference);
 	free(own);
-}
-
-/* A fence around JSON is what models without constrained output like to add. */
-static struct bytes strip_fence(struct bytes text)
-{
-	static const char fence[] = "```";
-	const uint8_t *at = text.data, *end = at + text.len, *line;
-
-	while (at < end && strchr(" \t\r\n", *at) != NULL)
-		at++;
-	while (end > at && strchr(" \t\r\n", end[-1]) != NULL)
-		end--;
-	if (end - at < 8 || memcmp(at, fence, 3) != 0 || memcmp(end - 3, fence, 3) != 0)
-		return text;
-	line = memchr(at, '\n', (size_t)(end - at));
-	if (line == NULL || line >= end - 3)
-		return text;
-	return (struct bytes){line + 1, (size_t)(end - 3 - (line + 1))};
 }
 
 static struct json *make_timing(const struct stage_times *stages, struct arena *arena)
@@ -72,7 +55,7 @@ static void on_done(struct inference *inference)
 	}
 	stage_enter(work, &activity->result.stages.parse);
 	if (inference->schema != NULL) {
-		value = json_parse(arena, strip_fence(buffer_bytes(&answer->text)), JSON_STRICT, NULL, &error);
+		value = json_parse(arena, text_take_fence_off(buffer_bytes(&answer->text), NULL), JSON_STRICT, NULL, &error);
 		if (value == NULL) {
 			work_finish(work, FAILURE_SCHEMA_INVALID, "the answer is not JSON: %s", error.message);
 			return;

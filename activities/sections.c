@@ -13,6 +13,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "activities/text.h"
 #include "workflow/base/check.h"
 
 enum {
@@ -60,21 +61,6 @@ static void *grow(void *items, size_t count, size_t *cap, size_t size)
 
 /* ---- Characters and lines ---- */
 
-static utf8proc_int32_t read_code_point(struct bytes text, size_t at, size_t *len)
-{
-	utf8proc_int32_t c;
-	utf8proc_ssize_t n;
-
-	if (text.data[at] < 0x80) {
-		*len = 1;
-		return text.data[at];
-	}
-	n = utf8proc_iterate(text.data + at, (utf8proc_ssize_t)(text.len - at), &c);
-	CHECK(n > 0);
-	*len = (size_t)n;
-	return c;
-}
-
 static size_t step_back(struct bytes text, size_t at)
 {
 	do
@@ -83,17 +69,11 @@ static size_t step_back(struct bytes text, size_t at)
 	return at;
 }
 
-static bool is_white_space(utf8proc_int32_t c)
-{
-	return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-	       c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
 static size_t skip_white_space(struct bytes text, size_t at, size_t end)
 {
 	size_t len;
 
-	while (at < end && is_white_space(read_code_point(text, at, &len)))
+	while (at < end && text_is_white_space(text_code_point(text, at, &len)))
 		at += len;
 	return at;
 }
@@ -270,7 +250,7 @@ static const char *keep_text(struct scan *scan)
 	while (text.len > start) {
 		size_t last = step_back(text, text.len), len;
 
-		if (!is_white_space(read_code_point(text, last, &len)))
+		if (!text_is_white_space(text_code_point(text, last, &len)))
 			break;
 		text.len = last;
 	}
@@ -457,7 +437,7 @@ static void trim_range(struct bytes text, size_t *start, size_t *end)
 	while (*end > *start) {
 		size_t last = step_back(text, *end);
 
-		if (!is_white_space(read_code_point(text, last, &len)))
+		if (!text_is_white_space(text_code_point(text, last, &len)))
 			break;
 		*end = last;
 	}
@@ -515,21 +495,21 @@ static struct cuts find_cuts(struct bytes text, size_t start, size_t limit, size
 	bool blank = false;
 
 	for (at = start; at < end; at += len) {
-		c = read_code_point(text, at, &len);
+		c = text_code_point(text, at, &len);
 		if (at > start && utf8proc_grapheme_break_stateful(before, c, &state)) {
 			/* The window is full; but a cluster that is longer than the window stays whole. */
 			if (at > limit)
 				break;
 			cuts.cluster = at;
-			if (blank && !is_white_space(c))
+			if (blank && !text_is_white_space(c))
 				cuts.word = at;
-			if (!is_white_space(c) &&
+			if (!text_is_white_space(c) &&
 			    ((mark == 1 && blank && utf8proc_category(c) != UTF8PROC_CATEGORY_LL) || (mark == 2 && !is_closing(c))))
 				cuts.sentence = at;
 			if (at == limit)
 				break;
 		}
-		if (is_white_space(c)) {
+		if (text_is_white_space(c)) {
 			blank = true;
 		} else if (c == '.' || c == '!' || c == '?' || c == 0x2026) {
 			mark = 1;
