@@ -23,7 +23,8 @@ bool id_valid(const char *text)
 		if (len == ID_LEN_MAX || (!is_digit(c) && !is_letter(c) && c != '.' && c != '_' && c != '-'))
 			return false;
 	}
-	return len > 0;
+	/* Clients take "." and ".." out of a URL's path before they send it: nothing of that name could be asked for. */
+	return len > 0 && strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
 }
 
 /* 128 bits as 26 digits of 5 bits: the first digit has only 3 bits to carry. Sorting texts sorts times. */

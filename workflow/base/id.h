@@ -7,7 +7,7 @@
 
 enum { ID_LEN_MAX = 64, ID_LABEL_LEN_MAX = 63, ID_VERSION_LEN_MAX = 255 };
 
-/* 1 to 64 of [A-Za-z0-9._-]: what a client may choose for a run. */
+/* 1 to 64 of [A-Za-z0-9._-], not "." or "..": what a client may choose for a run. */
 bool id_valid(const char *text);
 /* A sortable id of 26 characters (Crockford base 32): 48 bits of milliseconds, 80 bits of the randomness given. */
 void id_make(int64_t wall_ms, const uint8_t random[10], char id[27]);

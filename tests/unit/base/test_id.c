@@ -6,10 +6,10 @@
 #include "tests/unit/base/suite.h"
 #include "workflow/base/check.h"
 
-/* 1 to 64 characters of the allowed ones. */
+/* 1 to 64 characters of the allowed ones, and nothing that a URL cannot name. */
 START_TEST(client_ids)
 {
-	static const char *const good[] = {"a", "A-Z_0.9", "-", "..", "run-1"}, *const bad[] = {"", "a b", "a/b", "\xC3\xA9", "a\n", "a:b"};
+	static const char *const good[] = {"a", "A-Z_0.9", "-", "...", ".a", "run-1"}, *const bad[] = {"", ".", "..", "a b", "a/b", "\xC3\xA9", "a\n", "a:b"};
 	char text[ID_LEN_MAX + 2];
 
 	for (size_t i = 0; i < COUNT_OF(good); i++)
