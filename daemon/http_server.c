@@ -699,6 +699,31 @@ __attribute__((format(printf, 2, 0))) static void on_log(void *arg, const char *
 	log_debug(LOG_HTTP, "libmicrohttpd: %s", line);
 }
 
+static int hex_value(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* %41 becomes A, in place. What cannot be decoded stays as it is, and so does %00: it would cut the text short, and
+ * /v1/runs/a%00b would be run a. */
+static size_t decode_percent(void *arg, struct MHD_Connection *connection, char *text)
+{
+	char *to = text;
+
+	(void)arg, (void)connection;
+	for (const char *from = text; *from; from++) {
+		int high = *from == '%' ? hex_value(from[1]) : -1, low = high >= 0 ? hex_value(from[2]) : -1;
+		if (low >= 0 && high + low > 0) {
+			*to++ = (char)(high << 4 | low);
+			from += 2;
+		} else {
+			*to++ = *from;
+		}
+	}
+	*to = 0;
+	return (size_t)(to - text);
+}
+
 static int open_listener(struct listener *listener, struct error *error)
 {
 	struct http_server *server = listener->server;
@@ -709,6 +734,7 @@ static int open_listener(struct listener *listener, struct error *error)
 					 listener->fd, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
 					 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT, server->config->limits.connections,
 					 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)((server->config->limits.idle_ms + 999) / 1000), MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+					 MHD_OPTION_UNESCAPE_CALLBACK, decode_percent, NULL,
 					 MHD_OPTION_END);
 	if (!listener->mhd)
 		return error_set(error, ERR_INTERNAL, "listen unix:%s: libmicrohttpd did not start", listener->path);

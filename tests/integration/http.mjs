@@ -251,6 +251,10 @@ await test('a run is submitted, waited for, shown and listed', async () => {
 	problem(await get(daemon, '/v1/runs/first?include=outputs'), 400, 'outputs', 'unknown include');
 	problem(await get(daemon, '/v1/runs/nobody'), 404, 'nobody', 'unknown run');
 	problem(await get(daemon, '/v1/runs/a%20b'), 404, 'no run id', 'no id');
+	problem(await get(daemon, '/v1/runs/first%00b'), 404, 'first%00b', 'a NUL in a path does not cut it');
+	problem(await post(daemon, '/v1/runs', { definition: noop, id: '..' }), 400, 'id', 'an id that a URL cannot name');
+	problem(await get(daemon, '/v1/runs?workflow=test/noop%00'), 400, 'noop%00', 'a NUL in a parameter does not cut it');
+	equal((await get(daemon, '/v1/runs?label=team%3da')).json.runs.map(run => run.id), ['first'], 'lower case digits of percent-encoding');
 	equal((await get(daemon, '/v1/runs?label=team=a')).json.runs.map(run => run.id), ['first'], 'by label');
 	equal((await get(daemon, '/v1/runs?workflow=test/noop:1.0.0&status=completed')).json.runs.map(run => run.id), ['first'], 'by workflow and status');
 	equal((await get(daemon, '/v1/runs/count?status=completed')).json.count, 1, 'count');
