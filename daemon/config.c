@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "activities/address.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/base/time.h"
@@ -414,6 +415,24 @@ static const char *url_host(struct arena *arena, const char *url)
 	return arena_text_len(arena, host, strcspn(host, ":/?#"));
 }
 
+/* The port may be left out; 0 is none. */
+static bool has_good_port(const char *url)
+{
+	const char *authority = strstr(url, "://") + 3, *bracket = memchr(authority, ']', strcspn(authority, "/"));
+	const char *port = bracket ? bracket + 1 : authority + strcspn(authority, ":/");
+	unsigned value = 0;
+	size_t len;
+
+	if (*port != ':')
+		return *port == 0 || *port == '/';
+	len = strcspn(++port, "/");
+	if (len == 0 || len > 5 || strspn(port, "0123456789") != len)
+		return false;
+	for (size_t i = 0; i < len; i++)
+		value = 10 * value + (unsigned)(port[i] - '0');
+	return value > 0 && value <= UINT16_MAX;
+}
+
 static void read_url(struct reading *r, const struct json *value, void *target)
 {
 	const char **url = target;
@@ -428,6 +447,8 @@ static void read_url(struct reading *r, const struct json *value, void *target)
 		complain(r, false, "http://127.0.0.1:1234", "the URL names no host");
 	else if (strpbrk(*url, " \t\r\n?#") || strchr(*url, '@'))
 		complain(r, false, "a key belongs to apiKey", "the URL must have no spaces, user, query or fragment");
+	else if (!has_good_port(*url))
+		complain(r, false, "http://127.0.0.1:1234", "the URL's port is no number from 1 to 65535");
 	while (len > 0 && (*url)[len - 1] == '/')
 		len--;
 	if (len > 3 && strncmp(*url + len - 3, "/v1", 3) == 0)
@@ -674,9 +695,17 @@ static void read_allow(struct reading *r, const struct json *value, void *target
 	config->http_allow = arena_zero(&config->arena, (json_count(value) + 1) * sizeof *config->http_allow);
 	for (size_t i = 0; i < json_count(value); i++) {
 		size_t before = enter_item(r, i);
-		read_text(r, json_at(value, i), &config->http_allow[config->http_allow_count]);
-		if (config->http_allow[config->http_allow_count])
-			config->http_allow_count++;
+		const char **rule = &config->http_allow[config->http_allow_count];
+		read_text(r, json_at(value, i), rule);
+		if (*rule) {
+			struct error error;
+			struct address_rules *rules = address_rules_new(rule, 1, &error);
+			if (rules)
+				config->http_allow_count++;
+			else
+				complain(r, false, NULL, "%s", error.message);
+			address_rules_free(rules);
+		}
 		leave(r, before);
 	}
 }
