@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "store/internal.h"
@@ -32,6 +33,47 @@ static const char rollback_sql[] = "ROLLBACK";
 
 /* --- transactions ------------------------------------------------------------------------------------------------- */
 
+static bool file_identity(const struct store *store, const char *name, struct stat *status)
+{
+	char path[STORE_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", store->data_dir, name);
+	return stat(path, status) == 0;
+}
+
+static void remember_files(struct store *store)
+{
+	static const char *const names[STORE_FILES] = {"lock", "journal.db", "journal.db-wal"};
+	struct stat status;
+
+	for (size_t i = 0; i < STORE_FILES; i++)
+		if (file_identity(store, names[i], &status)) {
+			store->files[i].name = names[i];
+			store->files[i].device = status.st_dev;
+			store->files[i].inode = status.st_ino;
+		}
+}
+
+/* A file that was moved away or deleted still takes what we write, and the next start would know nothing of it; without the
+ * lock a second daemon may be at work. Asked before each commit: three calls to stat cost nothing beside its flush. */
+static int check_files(struct store *store, struct error *error)
+{
+	struct stat status;
+
+	for (size_t i = 0; i < STORE_FILES; i++) {
+		const char *name = store->files[i].name;
+
+		if (name == NULL)
+			continue;
+		if (!file_identity(store, name, &status) || status.st_dev != store->files[i].device ||
+		    status.st_ino != store->files[i].inode)
+			return error_set(error, ERR_IO,
+					 "%s/%s was moved, deleted or replaced while it was in use. Put it back, then start again",
+					 store->data_dir, name);
+	}
+	return 0;
+}
+
 /* A foreign process that holds the lock (a backup, somebody's sqlite3) delays us and nothing else: that never becomes
  * the outcome of a run (C2, C3). */
 static int begin(struct store *store, struct error *error)
@@ -40,6 +82,8 @@ static int begin(struct store *store, struct error *error)
 	unsigned long long limit = atomic_exchange(&store->counters.page_limit, 0);
 
 	writer->tree_at_begin = writer->tree; /* First of all: whatever fails from here on goes back to it. */
+	if (check_files(store, error) != 0)
+		return error->code;
 	if (limit > 0) {
 		char sql[64];
 
@@ -622,6 +666,7 @@ void commit_run(void *arg)
 	bool pause = false;
 
 	prctl(PR_SET_NAME, "store-writer");
+	remember_files(store);
 	list_init(&batch);
 	list_init(&signs);
 	while (take(store, &pause, &signs)) {

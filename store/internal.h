@@ -207,12 +207,19 @@ struct store_counters {
 	atomic_ullong page_limit; /* test hook: PRAGMA max_page_count before the next batch; 0: leave it */
 };
 
+enum { STORE_FILES = 3 /* lock, journal.db, journal.db-wal */ };
+
 struct store {
 	struct store_options options;
 	char *data_dir, *database_path, *fact_key_path, *log_key_path;
 	char *origin;
 	struct note_key log_key;
 	int lock_file;
+	struct {
+		const char *name;
+		dev_t device;
+		ino_t inode;
+	} files[STORE_FILES]; /* those that must stay where they are; the writer's */
 	struct store_counters counters;
 
 	/* Loop thread only. */

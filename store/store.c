@@ -326,7 +326,10 @@ static int open_new_journal(struct store *store, struct error *error)
 	store->origin = make_origin();
 	if (note_key_init(&store->log_key, store->origin, NOTE_KEY_LOG, &store->signer.log->public, error) != 0)
 		return error->code;
-	return begin_journal(store, error);
+	if (begin_journal(store, error) != 0)
+		return error->code;
+	/* From its first moment on: a journal that lost its write-ahead log would look like a new one. */
+	return commit_sign_checkpoint(store, false, error);
 }
 
 /* --- the loop's side -------------------------------------------------------------------------------------------------- */

@@ -504,6 +504,66 @@ START_TEST(read_without_a_daemon)
 }
 END_TEST
 
+/* Killed in its first seconds and the write-ahead log, which holds all there is, not copied with the database: not a new
+ * journal by accident. */
+START_TEST(lost_write_ahead_log)
+{
+	struct fixture f;
+	char copy[300], command[1200];
+
+	fixture_start(&f);
+	append_run(&f, "acknowledged");
+	snprintf(copy, sizeof(copy), "%s-copy", f.folder);
+	snprintf(command, sizeof(command), "cp -a '%s' '%s' && rm '%s/journal.db-wal'", f.folder, copy, copy);
+	ck_assert_int_eq(system(command), 0);
+	f.options.data_dir = copy;
+	OPEN_FAILS(&f, ERR_CORRUPT, "journal-truncated", "empty", "promises 3", "anchor");
+	remove_tree(copy);
+	f.options.data_dir = f.folder;
+	fixture_end(&f);
+}
+END_TEST
+
+static void move_while_open(const char *name)
+{
+	char path[400], away[400];
+	struct fixture f;
+	struct entry entry;
+	struct store_run run;
+	struct store_reader *reader;
+	struct error error;
+
+	fixture_start(&f);
+	append_run(&f, "before");
+	snprintf(path, sizeof(path), "%s/%s", f.folder, name);
+	snprintf(away, sizeof(away), "%s/away", f.folder);
+	ck_assert_int_eq(rename(path, away), 0);
+	make_created(&f.arena, &entry, "after", "open", NULL);
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_IO);
+	ck_assert_msg(strstr(f.error.message, path) != NULL && strstr(f.error.message, "moved") != NULL, "%s", f.error.message);
+	while (f.broken == 0)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	ck_assert_int_eq(rename(away, path), 0);
+	fixture_close(&f);
+	fixture_open(&f);
+	ck_assert_int_eq(store_open_readonly(f.folder, &reader, &error), 0);
+	ck_assert_int_eq(reader_run(reader, &f.arena, "before", &run, &error), 0);
+	ck_assert_int_eq(reader_run(reader, &f.arena, "after", &run, &error), ERR_NOT_FOUND);
+	store_reader_close(reader);
+	append_run(&f, "after");
+	fixture_end(&f);
+}
+
+/* A file that is moved away while it is open takes no more appends; put back, everything acknowledged is there. */
+START_TEST(moved_file_takes_nothing)
+{
+	move_while_open("lock");
+	move_while_open("journal.db");
+	move_while_open("journal.db-wal");
+}
+END_TEST
+
 TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases,
 	  garbage_is_no_database, journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal,
-	  changed_entries, keys_are_checked, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon)
+	  changed_entries, keys_are_checked, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon,
+	  lost_write_ahead_log, moved_file_takes_nothing)
