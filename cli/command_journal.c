@@ -24,6 +24,14 @@ static int add_note(struct command *command, struct notes *notes, struct bytes n
 	return STATUS_OK;
 }
 
+/* Entries alone prove nothing: what they are held against are checkpoints, and those count by the log's signature only. */
+static int need_log_key(struct command *command, const struct trust *trust)
+{
+	if (trust->has_log_key)
+		return STATUS_OK;
+	return command_fail(command, STATUS_UNVERIFIABLE, "`reprise key export --purpose log --format vkey` prints it", "the log's key is needed: --log-key FILE");
+}
+
 static int add_trusted(struct command *command, struct notes *notes)
 {
 	for (size_t i = 0; command_option_at(command, "trusted", i) != NULL; i++) {
@@ -183,8 +191,8 @@ static int verify_store(struct command *command, const char *data_dir, struct tr
 		status = command_fail(command, STATUS_JOURNAL_DAMAGED, NULL, "%s", error.message);
 	for (size_t i = 0; status == STATUS_OK && i < count; i++)
 		status = add_note(command, notes, kept[i]);
-	if (status == STATUS_OK) {
-		verify_journal_begin(journal, trust->has_log_key ? &trust->log_key : NULL, notes->items, notes->count, report);
+	if (status == STATUS_OK && (status = need_log_key(command, trust)) == STATUS_OK) {
+		verify_journal_begin(journal, &trust->log_key, notes->items, notes->count, report);
 		status = add_entries_of_store(command, reader, journal);
 		verify_journal_end(journal);
 	}
@@ -204,13 +212,16 @@ int command_journal_verify(struct command *command)
 		return status;
 	verify_report_init(&report);
 	if (path != NULL) {
-		verify_journal_begin(&journal, trust.has_log_key ? &trust.log_key : NULL, notes.items, notes.count, &report);
-		status = add_entries_of_file(command, path, &journal);
-		verify_journal_end(&journal);
+		if ((status = need_log_key(command, &trust)) == STATUS_OK) {
+			verify_journal_begin(&journal, &trust.log_key, notes.items, notes.count, &report);
+			status = add_entries_of_file(command, path, &journal);
+			verify_journal_end(&journal);
+		}
 	} else if (data_dir != NULL) {
 		status = verify_store(command, data_dir, &trust, &notes, &journal, &report);
-	} else if ((status = trust_ask_daemon(command, &trust)) == STATUS_OK && (status = ask_checkpoints(command, &notes)) == STATUS_OK) {
-		verify_journal_begin(&journal, trust.has_log_key ? &trust.log_key : NULL, notes.items, notes.count, &report);
+	} else if ((status = trust_ask_daemon(command, &trust)) == STATUS_OK && (status = need_log_key(command, &trust)) == STATUS_OK &&
+		   (status = ask_checkpoints(command, &notes)) == STATUS_OK) {
+		verify_journal_begin(&journal, &trust.log_key, notes.items, notes.count, &report);
 		status = add_entries_of_daemon(command, &journal);
 		verify_journal_end(&journal);
 	}

@@ -282,6 +282,18 @@ await test('fact verify without a key is unverifiable (26), of what is no envelo
 	check(/skipped +artefact +request/.test(result.out), 'what was not looked at is said');
 });
 
+await test('journal verify of a file, of a data folder and of a daemon without the log\'s key is unverifiable (26) and says where the key comes from', async () => {
+	const entries = join(vectors, 'journal.jsonl');
+	let result = await expects(26, ['journal', 'verify', entries], { socket: null });
+	check(result.errors.includes("the log's key is needed: --log-key FILE") && result.errors.includes('reprise key export --purpose log --format vkey'), result.errors);
+	equal((await expects(26, ['journal', 'verify', entries, '-o', 'json'], { socket: null })).json.title, 'unverifiable', 'a problem object');
+	await expects(26, ['journal', 'verify', entries, '--trusted', join(vectors, 'checkpoint.20')], { socket: null });
+	check((await expects(0, ['journal', 'verify', entries, '--trusted', join(vectors, 'checkpoint.20'), '--log-key', join(vectors, 'keys/log.vkey')], { socket: null })).out.includes('VALID'), 'with the key');
+	serve(seen => [200, seen.path === '/v1/keys' ? { keys: [] } : { checkpoints: [], entries: [], next: 0, size: 0 }]);
+	result = await expects(26, ['journal', 'verify']);
+	check(result.errors.includes("the log's key is needed"), result.errors);
+});
+
 await test('an offline check takes TRUST_KEYS_MAX keys and refuses more', async () => {
 	const words = ['fact', 'verify', join(vectors, 'envelope.json')];
 	mkdirSync(join(folder, 'keys'));
