@@ -189,7 +189,8 @@ struct address_rules *address_rules_new(const char *const *texts, size_t count, 
 	for (size_t i = 0; i < count; i++) {
 		if (!read_rule(texts[i], &rules->items[i])) {
 			error_set(error, ERR_INVALID,
-				  "http.allow: \"%.100s\" is none of: public, a network such as 10.0.0.0/8 or [fd00::]/8, an address, a host name",
+				  "http.allow: \"%.100s\" is none of: public, a network such as 10.0.0.0/8 or [fd00::]/8, an address, a host name; "
+				  "ports are not part of it",
 				  texts[i]);
 			address_rules_free(rules);
 			return NULL;

@@ -491,7 +491,6 @@ static void on_transferred(struct transfer *transfer)
 	struct http_work *own = transfer->owner;
 	struct work *work = &own->work;
 	struct activity_result *result = &work->activity->result;
-	const char *setting = address_rules_empty(work->activities->http_allow) ? "nothing is allowed yet" : "it is not among what is allowed";
 
 	deadline_stop(own->connect);
 	if (result->active_from_us != 0)
@@ -511,8 +510,9 @@ static void on_transferred(struct transfer *transfer)
 		return;
 	case TRANSFER_NOT_ALLOWED:
 		work_finish(work, FAILURE_CONFIGURATION,
-			    "%s (%s) may not be reached: %s; the setting is http.allow, for example http: {allow: [public, '%s']}", own->host,
-			    transfer->address, setting, transfer->address);
+			    "%.100s (%s) may not be reached: http.allow does not name it; to allow it add this entry to the configuration file, "
+			    "http: {allow: ['%s/%d']}, and restart reprised",
+			    own->host, transfer->address, transfer->address, strchr(transfer->address, ':') != NULL ? 128 : 32);
 		return;
 	case TRANSFER_NOT_CONNECTED:
 		work_finish(work, FAILURE_UNREACHABLE, "%s cannot be reached: %s", own->host, transfer->detail);
@@ -641,7 +641,8 @@ int http_activity_start(struct activities *activities, struct activity *activity
 	/* Not even a name is looked up for what cannot be allowed. */
 	if (address_rules_empty(activities->http_allow)) {
 		work_finish(&own->work, FAILURE_CONFIGURATION,
-			    "%s may not be reached: call: http may reach nothing yet; the setting is http.allow, for example http: {allow: [public]}",
+			    "the host may not be reached: http.allow is empty; to allow it add http: {allow: ['%s']} to the configuration file and "
+			    "restart reprised",
 			    own->host);
 		return 0;
 	}

@@ -80,7 +80,7 @@ END_TEST
 /* No rules: nothing. More than ADDRESS_RULES_MAX, and rules that are none: an error that names them. */
 START_TEST(bad_rules_are_refused)
 {
-	static const char *const bad[] = {"", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::1/129", "[::1", "a b", "-x", "http://x", "10.0.0.0/8x", "*.example", "1.2.3"};
+	static const char *const bad[] = {"", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::1/129", "[::1", "a b", "-x", "http://x", "10.0.0.0/8x", "127.0.0.1:21300", "[::1]:80", "host.example:80", "*.example", "1.2.3"};
 	static const char *many[ADDRESS_RULES_MAX + 1];
 	struct address_rules *rules;
 	struct error error;
@@ -89,6 +89,7 @@ START_TEST(bad_rules_are_refused)
 		ck_assert_msg(address_rules_new(&bad[i], 1, &error) == NULL, "\"%s\"", bad[i]);
 		ck_assert_int_eq(error.code, ERR_INVALID);
 		ck_assert_ptr_nonnull(strstr(error.message, "http.allow"));
+		ck_assert_ptr_nonnull(strstr(error.message, "ports are not part of it"));
 	}
 	for (size_t i = 0; i < COUNT_OF(many); i++)
 		many[i] = "10.0.0.0/8";

@@ -171,16 +171,30 @@ START_TEST(addresses_are_checked)
 	char text[256];
 
 	open_all(NULL);
-	expect("GET", "/", "", FAILURE_CONFIGURATION, "http.allow");
+	expect("GET", "/", "", FAILURE_CONFIGURATION, "http: {allow: ['127.0.0.1']}");
 	ck_assert_uint_eq(stub.requests, 0);
 	rig_close(&rig);
 
 	open_all("public");
-	expect("GET", "/", "", FAILURE_CONFIGURATION, "http.allow");
+	expect("GET", "/", "", FAILURE_CONFIGURATION, "http: {allow: ['127.0.0.1/32']}");
 	snprintf(text, sizeof(text), "{\"method\":\"GET\",\"endpoint\":\"http://localhost:%d/\"}", stub.port);
 	task_expect(&rig, ACTIVITY_HTTP, text, FAILURE_CONFIGURATION, "http.allow");
 	ck_assert_uint_eq(stub.requests, 0);
 	rig_close(&rig);
+}
+END_TEST
+
+/* The entries that the refusals name do allow it. */
+START_TEST(named_entries_allow)
+{
+	static const char *const entries[] = {"127.0.0.1", "127.0.0.1/32"};
+
+	for (size_t i = 0; i < COUNT_OF(entries); i++) {
+		open_all(entries[i]);
+		stub.pieces[0].text = OK "text/plain\r\n\r\nx";
+		expect("GET", "/", "", FAILURE_NONE, NULL);
+		rig_close(&rig);
+	}
 }
 END_TEST
 
@@ -387,6 +401,7 @@ int main(void)
 	tcase_add_test(cases, outputs_have_their_form);
 	tcase_add_test(cases, statuses_have_classes);
 	tcase_add_test(cases, addresses_are_checked);
+	tcase_add_test(cases, named_entries_allow);
 	tcase_add_test(cases, names_are_allowed);
 	tcase_add_test(cases, redirects_are_checked);
 	tcase_add_test(cases, answers_are_bounded);
