@@ -387,7 +387,7 @@ int activities_probe(struct activities *activities, struct runtime_probe *probe)
 	probe->result = NULL;
 	probe->error = (struct error){0};
 	if (runtime == NULL)
-		return error_set(&probe->error, ERR_NOT_FOUND, "there is no runtime \"%.60s\" in the configuration", probe->runtime);
+		return runtime_refuse_name(activities, probe->runtime, &probe->error);
 	if (activities->closing)
 		return error_set(&probe->error, ERR_BUSY, "the daemon stops");
 	request = memory_zero(sizeof(*request));

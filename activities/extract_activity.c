@@ -320,8 +320,10 @@ int extract_activity_start(struct activities *activities, struct activity *activ
 	name = json_get_text(own->plan, "runtime");
 	runtime = runtime_get(activities, name);
 	if (runtime == NULL) {
-		error_set(error, name != NULL ? ERR_NOT_FOUND : ERR_INVALID, "there is no runtime \"%.60s\" in the configuration",
-			  name != NULL ? name : "");
+		if (name != NULL)
+			runtime_refuse_name(activities, name, error);
+		else
+			error_set(error, ERR_INVALID, "the plan lacks `runtime`");
 		goto fail;
 	}
 	if (!read_section(own, error))

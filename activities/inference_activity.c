@@ -136,7 +136,7 @@ int inference_activity_start(struct activities *activities, struct activity *act
 	if (name == NULL)
 		return error_set(error, ERR_INVALID, "call: inference lacks `runtime`");
 	if (runtime == NULL)
-		return error_set(error, ERR_NOT_FOUND, "there is no runtime \"%.60s\" in the configuration", name);
+		return runtime_refuse_name(activities, name, error);
 	messages = make_messages(arena, activity->with, error);
 	if (messages == NULL)
 		return (int)error->code;

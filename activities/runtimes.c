@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
@@ -715,4 +716,47 @@ struct runtime *runtime_get(const struct activities *activities, const char *nam
 		if (strcmp(activities->runtimes[i]->config.name, name) == 0)
 			return activities->runtimes[i];
 	return NULL;
+}
+
+/* The one that is an insertion, a deletion, a change or the case of letters away; NULL: none. */
+static const char *find_similar(const struct activities *activities, const char *name)
+{
+	for (size_t i = 0; i < activities->runtime_count; i++) {
+		const char *known = activities->runtimes[i]->config.name;
+		size_t name_len = strlen(name), known_len = strlen(known), same = 0;
+
+		while (name[same] != '\0' && name[same] == known[same])
+			same++;
+		if (strcasecmp(name, known) == 0)
+			return known;
+		if (name_len < 2 || known_len < 2) /* one change makes any letter any other */
+			continue;
+		if ((name_len == known_len + 1 && strcmp(name + same + 1, known + same) == 0) ||
+		    (name_len + 1 == known_len && strcmp(name + same, known + same + 1) == 0) ||
+		    (name_len == known_len && strcmp(name + same + 1, known + same + 1) == 0))
+			return known;
+	}
+	return NULL;
+}
+
+int runtime_refuse_name(const struct activities *activities, const char *name, struct error *error)
+{
+	const char *similar = find_similar(activities, name);
+	struct buffer names;
+
+	if (activities->runtime_count == 0)
+		return error_set(error, ERR_NOT_FOUND, "no runtime '%.60s' is configured, and no other; runtimes: in the configuration file names them",
+				 name);
+	buffer_init(&names, 2 * RUNTIMES_NAMED_LEN_MAX);
+	for (size_t i = 0; i < activities->runtime_count; i++) {
+		if (names.len + strlen(activities->runtimes[i]->config.name) > RUNTIMES_NAMED_LEN_MAX) {
+			buffer_printf(&names, "%sand %zu more", i > 0 ? " " : "", activities->runtime_count - i);
+			break;
+		}
+		buffer_printf(&names, "%s%s%s", i > 0 ? " " : "", activities->runtimes[i]->config.name, i + 1 < activities->runtime_count ? "," : "");
+	}
+	error_set(error, ERR_NOT_FOUND, "no runtime '%.60s' is configured; configured: %s%s%s%s", name, buffer_text(&names),
+		  similar != NULL ? "; did you mean '" : "", similar != NULL ? similar : "", similar != NULL ? "'?" : "");
+	buffer_close(&names);
+	return ERR_NOT_FOUND;
 }

@@ -16,6 +16,7 @@ enum {
 	PROBE_TIMEOUT_MS = 5 * 1000, /* of each request of a probe */
 	WEIGHTS_CHECK_MS = 10 * 1000, /* how often an inference looks whether the weights file is still the one */
 	RUNTIMES_MAX = 1000,
+	RUNTIMES_NAMED_LEN_MAX = 200, /* bytes of names in one message */
 	RUNTIME_CONCURRENCY_MAX = 100 * 1000,
 };
 
@@ -66,6 +67,8 @@ int runtimes_open(struct activities *activities, const struct runtime_config *co
 void runtimes_stop(struct activities *activities); /* gives up probes; what waits for them gets FAILURE_INTERRUPTED */
 void runtimes_close(struct activities *activities);
 struct runtime *runtime_get(const struct activities *activities, const char *name); /* NULL: no such */
+/* Sets and returns ERR_NOT_FOUND: who asks for a name that is not configured hears which ones are. */
+int runtime_refuse_name(const struct activities *activities, const char *name, struct error *error);
 
 void runtime_queue(struct runtime *runtime, struct slot *slot);
 void runtime_leave(struct runtime *runtime, struct slot *slot); /* gives the slot back or leaves the queue; else nothing */

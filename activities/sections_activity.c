@@ -203,7 +203,7 @@ static bool make_plan(struct sections_work *own, struct error *error)
 		return false;
 	}
 	if (runtime == NULL) {
-		error_set(error, ERR_INVALID, "there is no runtime \"%.60s\" in the configuration; see `reprise runtime list`", name);
+		runtime_refuse_name(work->activities, name, error);
 		return false;
 	}
 	if (schema == NULL) {

@@ -40,16 +40,15 @@ void api_probe_runtime(struct daemon *daemon, struct request *request, const cha
 
 	if (!api_body_object(request, ""))
 		return;
-	if (!activities_has_runtime(daemon->activities, parameters[0])) {
-		error_set(&error, ERR_NOT_FOUND, "no runtime '%s' is configured; GET /v1/runtimes lists them", parameters[0]);
-		request_problem(request, &error);
-		return;
-	}
 	own->request = request;
 	own->probe = (struct runtime_probe){.runtime = parameters[0], .on_done = on_probed, .owner = own};
 	if (activities_probe(daemon->activities, &own->probe) != 0) {
-		error_set(&error, ERR_BUSY, "runtime '%s' cannot be probed now; retry", parameters[0]);
-		api_busy(request, &error);
+		error = own->probe.error;
+		arena_close(&own->probe.arena);
+		if (error.code == ERR_BUSY)
+			api_busy(request, &error);
+		else
+			request_problem(request, &error);
 	}
 }
 

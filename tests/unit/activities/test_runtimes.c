@@ -325,6 +325,76 @@ START_TEST(records_kept_are_bounded)
 }
 END_TEST
 
+/* A name that is not configured is refused with those that are, the similar one, and in one wording wherever it is said. */
+START_TEST(unknown_names_are_refused)
+{
+	static const struct {
+		const char *name, *message;
+	} names[] = {
+		{"nope", "no runtime 'nope' is configured; configured: extractor, b"},
+		{"extracto", "no runtime 'extracto' is configured; configured: extractor, b; did you mean 'extractor'?"},
+		{"extrractor", "no runtime 'extrractor' is configured; configured: extractor, b; did you mean 'extractor'?"},
+		{"extraktor", "no runtime 'extraktor' is configured; configured: extractor, b; did you mean 'extractor'?"},
+		{"Extractor", "no runtime 'Extractor' is configured; configured: extractor, b; did you mean 'extractor'?"},
+		{"extrakto", "no runtime 'extrakto' is configured; configured: extractor, b"},
+		{"a", "no runtime 'a' is configured; configured: extractor, b"},
+		{"", "no runtime '' is configured; configured: extractor, b"},
+	};
+	static const struct {
+		enum activity_kind kind;
+		const char *with;
+	} tasks[] = {
+		{ACTIVITY_INFERENCE, "{\"runtime\":\"nope\",\"prompt\":\"x\"}"},
+		{ACTIVITY_EXTRACT, "{\"plan\":{\"runtime\":\"nope\"},\"section\":{}}"},
+	};
+	char long_name[2][65];
+	struct error error;
+
+	rig_init(&rig);
+	rig_open(&rig);
+	ck_assert_int_eq(runtime_refuse_name(rig.activities, "nope", &error), ERR_NOT_FOUND);
+	ck_assert_str_eq(error.message, "no runtime 'nope' is configured, and no other; runtimes: in the configuration file names them");
+	rig_close(&rig);
+
+	rig_init(&rig);
+	rig_runtime(&rig, "extractor", "http://127.0.0.1:1");
+	rig_runtime(&rig, "b", "http://127.0.0.1:1");
+	rig_open(&rig);
+	for (size_t i = 0; i < COUNT_OF(names); i++) {
+		ck_assert_int_eq(runtime_refuse_name(rig.activities, names[i].name, &error), ERR_NOT_FOUND);
+		ck_assert_str_eq(error.message, names[i].message);
+	}
+	for (size_t i = 0; i < COUNT_OF(tasks); i++) {
+		struct task task;
+
+		task_init(&task, tasks[i].kind, tasks[i].with);
+		ck_assert_int_eq(activity_start(rig.activities, &task.activity, &error), ERR_NOT_FOUND);
+		ck_assert_str_eq(error.message, names[0].message);
+		arena_close(&task.arena);
+	}
+	task_expect(&rig, ACTIVITY_SECTIONS, "{\"runtime\":\"nope\",\"document\":{\"text\":\"x\"},\"schema\":{\"document\":{}}}", FAILURE_CONFIGURATION,
+		    names[0].message);
+	rig_close(&rig);
+
+	/* Names past RUNTIMES_NAMED_LEN_MAX are counted; the similar one is told all the same. */
+	rig_init(&rig);
+	for (size_t i = 0; i < 2; i++) {
+		memset(long_name[i], 'x', 64);
+		long_name[i][63] = (char)('0' + i);
+		long_name[i][64] = '\0';
+	}
+	for (size_t i = 0; i < RIG_RUNTIMES_MAX - 1; i++)
+		rig_runtime(&rig, long_name[0], "http://127.0.0.1:1");
+	rig_runtime(&rig, "last", "http://127.0.0.1:1");
+	rig_open(&rig);
+	runtime_refuse_name(rig.activities, "lost", &error);
+	ck_assert_msg(strstr(error.message, " more; did you mean 'last'?") != NULL, "%s", error.message);
+	runtime_refuse_name(rig.activities, long_name[1], &error);
+	ck_assert_msg(strcmp(error.message + strlen(error.message) - 2, "'?") == 0, "%s", error.message);
+	rig_close(&rig);
+}
+END_TEST
+
 /* Lists and counters say what is the case; a probe of nobody is an error with the address; one that hangs ends in time. */
 START_TEST(views_tell_the_truth)
 {
@@ -443,6 +513,7 @@ int main(void)
 	tcase_add_test(cases, weights_are_measured);
 	tcase_add_test(cases, what_is_not_known_is_not_claimed);
 	tcase_add_test(cases, records_kept_are_bounded);
+	tcase_add_test(cases, unknown_names_are_refused);
 	tcase_add_test(cases, views_tell_the_truth);
 	tcase_add_test(cases, connect_limit_holds);
 	tcase_add_test(cases, bad_configurations_are_refused);
