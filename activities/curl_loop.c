@@ -13,22 +13,29 @@
 
 enum { SLOTS_FIRST = 64, CONNECT_NEVER_MS = 24 * 60 * 60 * 1000 };
 
-/* A descriptor that curl uses. The close callback has to find it by number: curl has dropped its own pointer by then. */
-struct socket {
+/* A descriptor that curl wants watched. There is one only while it does: curl closes descriptors on which no connection came about
+ * (7.88) without a word to on_close_socket(), and their numbers are soon used again. */
+struct watch {
 	uv_poll_t poll;
 	struct curl_loop *loop;
 	curl_socket_t fd;
-	bool ours; /* opened by on_open_socket(), so that on_close_socket() ends it; the resolver's pipe is not */
+	int events;
+};
+
+/* By the descriptor's number; the close callback has nothing else to find it by. */
+struct slot {
+	struct watch *watch; /* NULL: not watched now */
+	bool open; /* by on_open_socket() */
 };
 
 struct curl_loop {
 	uv_loop_t *loop;
-	uv_timer_t timer;
+	uv_timer_t timer, failing; /* failing: set while a transfer is marked as failed */
 	CURLM *multi;
 	uint64_t (*now_us)(void *arg);
 	void *now_arg;
-	struct socket **by_fd;
-	size_t by_fd_count;
+	struct slot *slots; /* by descriptor */
+	size_t slot_count;
 	struct list transfers;
 	CURL *kept[CURL_EASY_KEPT_MAX];
 	size_t kept_count;
@@ -50,100 +57,109 @@ static void end_when_empty(struct curl_loop *loop)
 
 	if (!loop->closing || loop->handles > 0)
 		return;
-	free(loop->by_fd);
+	free(loop->slots);
 	free(loop);
 	on_closed(arg);
 }
 
-static void on_socket_closed(uv_handle_t *handle)
+static void on_watch_closed(uv_handle_t *handle)
 {
-	struct socket *entry = handle->data;
-	struct curl_loop *loop = entry->loop;
+	struct watch *watch = handle->data;
+	struct curl_loop *loop = watch->loop;
 
-	free(entry);
+	free(watch);
 	loop->handles--;
 	end_when_empty(loop);
 }
 
 static void on_poll(uv_poll_t *handle, int status, int events)
 {
-	struct socket *entry = handle->data;
+	struct watch *watch = handle->data;
 	int flags = status < 0 ? CURL_CSELECT_ERR : 0;
 
 	flags |= events & UV_READABLE ? CURL_CSELECT_IN : 0;
 	flags |= events & UV_WRITABLE ? CURL_CSELECT_OUT : 0;
-	act(entry->loop, entry->fd, flags);
+	act(watch->loop, watch->fd, flags);
 }
 
-static struct socket *socket_get(struct curl_loop *loop, curl_socket_t fd)
+static struct slot *slot_of(struct curl_loop *loop, curl_socket_t fd)
 {
-	return (size_t)fd < loop->by_fd_count ? loop->by_fd[fd] : NULL;
-}
+	size_t count = loop->slot_count > 0 ? loop->slot_count : SLOTS_FIRST;
 
-static struct socket *socket_add(struct curl_loop *loop, curl_socket_t fd, bool ours)
-{
-	struct socket *entry;
-
-	if ((size_t)fd >= loop->by_fd_count) {
-		size_t count = loop->by_fd_count > 0 ? loop->by_fd_count : SLOTS_FIRST;
-
-		while (count <= (size_t)fd)
-			count *= 2;
-		loop->by_fd = memory_resize(loop->by_fd, count * sizeof(*loop->by_fd));
-		memset(loop->by_fd + loop->by_fd_count, 0, (count - loop->by_fd_count) * sizeof(*loop->by_fd));
-		loop->by_fd_count = count;
+	while (count <= (size_t)fd)
+		count *= 2;
+	if (count > loop->slot_count) {
+		loop->slots = memory_resize(loop->slots, count * sizeof(*loop->slots));
+		memset(loop->slots + loop->slot_count, 0, (count - loop->slot_count) * sizeof(*loop->slots));
+		loop->slot_count = count;
 	}
-	CHECK(loop->by_fd[fd] == NULL);
-	entry = memory_zero(sizeof(*entry));
-	if (uv_poll_init(loop->loop, &entry->poll, fd) != 0) {
-		free(entry);
-		return NULL;
-	}
-	entry->poll.data = entry;
-	entry->loop = loop;
-	entry->fd = fd;
-	entry->ours = ours;
-	loop->by_fd[fd] = entry;
-	loop->handles++;
-	loop->counters.sockets_open += ours;
-	return entry;
+	return &loop->slots[fd];
 }
 
-static void socket_remove(struct curl_loop *loop, struct socket *entry)
+static void unwatch(struct slot *slot)
 {
-	loop->by_fd[entry->fd] = NULL;
-	loop->counters.sockets_open -= entry->ours;
-	uv_close((uv_handle_t *)&entry->poll, on_socket_closed);
+	if (slot->watch != NULL)
+		uv_close((uv_handle_t *)&slot->watch->poll, on_watch_closed);
+	slot->watch = NULL;
+}
+
+/* Begins to watch the descriptor, or changes what for. */
+static bool watch(struct curl_loop *loop, curl_socket_t fd, int events)
+{
+	struct slot *slot = slot_of(loop, fd);
+
+	if (slot->watch == NULL) {
+		struct watch *made = memory_zero(sizeof(*made));
+
+		if (uv_poll_init(loop->loop, &made->poll, fd) != 0) {
+			free(made);
+			return false;
+		}
+		made->poll.data = made;
+		made->loop = loop;
+		made->fd = fd;
+		slot->watch = made;
+		loop->handles++;
+	}
+	slot->watch->events = events;
+	return uv_poll_start(&slot->watch->poll, events, on_poll) == 0;
+}
+
+/* ---- Transfers that curl cannot go on with ---- */
+
+static void on_failing(uv_timer_t *handle);
+
+/* It ends in the loop's next turn: here curl may be in the middle of something. */
+static void mark_failed(struct transfer *transfer, const char *why)
+{
+	if (transfer->failed)
+		return;
+	transfer->failed = true;
+	snprintf(transfer->error_text, sizeof(transfer->error_text), "%s", why);
+	CHECK(uv_timer_start(&transfer->loop->failing, on_failing, 0, 0) == 0);
 }
 
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket_data)
 {
 	struct curl_loop *loop = arg;
-	struct socket *entry = socket_get(loop, fd);
-	int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+	struct transfer *transfer = NULL;
 
-	(void)easy, (void)socket_data;
-	if (what == CURL_POLL_REMOVE) {
-		/* A connection goes back to the pool and keeps its handle. Others (the resolver's pipe) are closed by curl itself. */
-		if (entry != NULL && entry->ours)
-			uv_poll_stop(&entry->poll);
-		else if (entry != NULL)
-			socket_remove(loop, entry);
-		return 0;
-	}
-	if (loop->closing)
+	(void)socket_data;
+	if (what == CURL_POLL_REMOVE)
+		unwatch(slot_of(loop, fd));
+	else if (loop->closing)
 		return 0; /* curl asks for readability of what it is about to close */
-	if (entry == NULL)
-		entry = socket_add(loop, fd, false);
-	if (entry == NULL)
-		return -1;
-	return uv_poll_start(&entry->poll, events, on_poll) == 0 ? 0 : -1;
+	else if (!watch(loop, fd, (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0)) &&
+		 curl_easy_getinfo(easy, CURLINFO_PRIVATE, &transfer) == CURLE_OK && transfer != NULL)
+		mark_failed(transfer, "the socket cannot be watched");
+	return 0; /* an error would end curl's whole multi handle, and all transfers with it */
 }
 
 static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct transfer *transfer = arg;
 	struct curl_loop *loop = transfer->loop;
+	struct slot *slot;
 	curl_socket_t fd;
 
 	(void)purpose;
@@ -155,10 +171,21 @@ static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl
 	fd = socket(address->family, address->socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address->protocol);
 	if (fd < 0)
 		return CURL_SOCKET_BAD;
-	if (fd >= CURL_SOCKETS_MAX || socket_add(loop, fd, true) == NULL) {
+	if (fd >= CURL_SOCKETS_MAX) {
 		close(fd);
 		return CURL_SOCKET_BAD;
 	}
+	slot = slot_of(loop, fd);
+	/* The next address of a name may get the number of the one before, and curl then takes it for watched already. */
+	if (slot->watch != NULL) {
+		int events = slot->watch->events;
+
+		unwatch(slot);
+		if (!watch(loop, fd, events))
+			mark_failed(transfer, "the socket cannot be watched");
+	}
+	loop->counters.sockets_open += !slot->open;
+	slot->open = true;
 	loop->counters.connections_opened++;
 	if (!transfer->has_connecting && transfer->on_connecting != NULL)
 		transfer->on_connecting(transfer);
@@ -171,10 +198,11 @@ static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl
 static int on_close_socket(void *arg, curl_socket_t fd)
 {
 	struct curl_loop *loop = arg;
-	struct socket *entry = socket_get(loop, fd);
+	struct slot *slot = slot_of(loop, fd);
 
-	if (entry != NULL)
-		socket_remove(loop, entry);
+	unwatch(slot);
+	loop->counters.sockets_open -= slot->open;
+	slot->open = false;
 	return close(fd);
 }
 
@@ -253,11 +281,36 @@ static void drain(struct curl_loop *loop)
 	}
 }
 
+static struct transfer *find_failed(const struct curl_loop *loop)
+{
+	LIST_EACH(link, &loop->transfers)
+		if (CONTAINER_OF(link, struct transfer, link)->failed)
+			return CONTAINER_OF(link, struct transfer, link);
+	return NULL;
+}
+
+static void on_failing(uv_timer_t *handle)
+{
+	struct curl_loop *loop = handle->data;
+	struct transfer *transfer;
+
+	/* From the start each time: on_done may end others. */
+	while ((transfer = find_failed(loop)) != NULL) {
+		finish(transfer, transfer->sending ? CURLE_SEND_ERROR : CURLE_COULDNT_CONNECT);
+		put_back(transfer);
+		transfer->on_done(transfer);
+	}
+}
+
 static void act(struct curl_loop *loop, curl_socket_t fd, int flags)
 {
 	int running;
+	CURLMcode code = curl_multi_socket_action(loop->multi, fd, flags, &running);
 
-	CHECK(curl_multi_socket_action(loop->multi, fd, flags, &running) == CURLM_OK);
+	/* Which of them it concerns is not told. */
+	if (code != CURLM_OK)
+		LIST_EACH(link, &loop->transfers)
+			mark_failed(CONTAINER_OF(link, struct transfer, link), curl_multi_strerror(code));
 	drain(loop);
 }
 
@@ -321,6 +374,7 @@ static int on_before_send(void *arg, char *address, char *local_address, int por
 	(void)local_address, (void)port, (void)local_port;
 	if (address != NULL)
 		snprintf(transfer->address, sizeof(transfer->address), "%s", address);
+	transfer->sending = true;
 	if (transfer->on_sending != NULL)
 		transfer->on_sending(transfer);
 	return CURL_PREREQFUNC_OK;
@@ -464,6 +518,7 @@ static void set_options(struct transfer *transfer)
 int transfer_start(struct curl_loop *loop, struct transfer *transfer, struct error *error)
 {
 	char host[256];
+	CURLMcode code;
 
 	buffer_init(&transfer->header_lines, CURL_RESPONSE_HEADERS_MAX);
 	buffer_init(&transfer->received, transfer->body_max);
@@ -477,7 +532,7 @@ int transfer_start(struct curl_loop *loop, struct transfer *transfer, struct err
 	transfer->connections = 0;
 	transfer->last_byte_us = 0;
 	transfer->address[0] = transfer->error_text[0] = transfer->detail[0] = '\0';
-	transfer->not_allowed = transfer->too_large = transfer->stopped = transfer->has_connecting = false;
+	transfer->not_allowed = transfer->too_large = transfer->stopped = transfer->has_connecting = transfer->sending = transfer->failed = false;
 	CHECK(!loop->closing);
 
 	if (!is_token(transfer->method))
@@ -493,7 +548,9 @@ int transfer_start(struct curl_loop *loop, struct transfer *transfer, struct err
 	CHECK(transfer->easy != NULL);
 	set_options(transfer);
 	list_add_last(&loop->transfers, &transfer->link);
-	CHECK(curl_multi_add_handle(loop->multi, transfer->easy) == CURLM_OK);
+	code = curl_multi_add_handle(loop->multi, transfer->easy);
+	if (code != CURLM_OK)
+		mark_failed(transfer, curl_multi_strerror(code));
 	return 0;
 }
 
@@ -565,8 +622,9 @@ int curl_loop_open(struct curl_loop **curl_loop, uv_loop_t *uv_loop, uint64_t (*
 	loop->now_arg = arg;
 	list_init(&loop->transfers);
 	CHECK(uv_timer_init(uv_loop, &loop->timer) == 0);
-	loop->timer.data = loop;
-	loop->handles = 1;
+	CHECK(uv_timer_init(uv_loop, &loop->failing) == 0);
+	loop->timer.data = loop->failing.data = loop;
+	loop->handles = 2;
 	loop->multi = curl_multi_init();
 	CHECK(loop->multi != NULL);
 	curl_multi_setopt(loop->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
@@ -589,9 +647,9 @@ void curl_loop_close(struct curl_loop *loop, void (*on_closed)(void *arg), void 
 	while (loop->kept_count > 0)
 		curl_easy_cleanup(loop->kept[--loop->kept_count]);
 	curl_multi_cleanup(loop->multi); /* closes the idle connections: on_close_socket() */
-	for (size_t fd = 0; fd < loop->by_fd_count; fd++)
-		if (loop->by_fd[fd] != NULL)
-			socket_remove(loop, loop->by_fd[fd]);
+	for (size_t fd = 0; fd < loop->slot_count; fd++)
+		unwatch(&loop->slots[fd]);
 	uv_close((uv_handle_t *)&loop->timer, on_timer_closed);
+	uv_close((uv_handle_t *)&loop->failing, on_timer_closed);
 	curl_global_cleanup();
 }

@@ -72,7 +72,8 @@ struct transfer {
 	struct curl_slist *header_list;
 	char error_text[CURL_ERROR_SIZE];
 	struct list link;
-	bool not_allowed, too_large, stopped, has_connecting;
+	bool not_allowed, too_large, stopped, has_connecting, sending;
+	bool failed; /* curl or the loop cannot go on with it: about to end */
 };
 
 int curl_loop_open(struct curl_loop **curl_loop, uv_loop_t *loop, uint64_t (*now_us)(void *arg), void *arg, struct error *error);
