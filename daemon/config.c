@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "activities/address.h"
+#include "activities/curl_loop.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/base/time.h"
@@ -436,6 +437,8 @@ static bool has_good_port(const char *url)
 static void read_url(struct reading *r, const struct json *value, void *target)
 {
 	const char **url = target;
+	char host[256];
+	struct error error;
 
 	read_text(r, value, target);
 	if (!*url)
@@ -449,6 +452,8 @@ static void read_url(struct reading *r, const struct json *value, void *target)
 		complain(r, false, "a key belongs to apiKey", "the URL must have no spaces, user, query or fragment");
 	else if (!has_good_port(*url))
 		complain(r, false, "http://127.0.0.1:1234", "the URL's port is no number from 1 to 65535");
+	else if (!url_check(*url, host, &error))
+		complain(r, false, "http://127.0.0.1:1234", "%s", error.message);
 	while (len > 0 && (*url)[len - 1] == '/')
 		len--;
 	if (len > 3 && strncmp(*url + len - 3, "/v1", 3) == 0)
@@ -575,6 +580,8 @@ static void use_secret(struct reading *r, struct runtime_config *runtime, const 
 		if (strcmp(secret->name, name) != 0)
 			continue;
 		runtime->api_key = secret->value;
+		if (secret->value && strpbrk(secret->value, "\r\n"))
+			complain(r, false, "a key is one line", "secret '%s' holds a line break, which no header can carry", name);
 		if (secret->hosts && runtime->url) {
 			const char *host = url_host(&r->config->arena, runtime->url);
 			bool allowed = false;
@@ -692,12 +699,17 @@ static void read_allow(struct reading *r, const struct json *value, void *target
 	(void)target;
 	if (!expect(r, value, JSON_ARRAY, "a list such as [public, '127.0.0.0/8']"))
 		return;
+	if (json_count(value) > ADDRESS_RULES_MAX) {
+		complain(r, false, NULL, "%zu rules are over the limit of %d", json_count(value), ADDRESS_RULES_MAX);
+		return;
+	}
 	config->http_allow = arena_zero(&config->arena, (json_count(value) + 1) * sizeof *config->http_allow);
 	for (size_t i = 0; i < json_count(value); i++) {
 		size_t before = enter_item(r, i);
 		const char **rule = &config->http_allow[config->http_allow_count];
+		*rule = NULL;
 		read_text(r, json_at(value, i), rule);
-		if (*rule) {
+		if (*rule && **rule) {
 			struct error error;
 			struct address_rules *rules = address_rules_new(rule, 1, &error);
 			if (rules)

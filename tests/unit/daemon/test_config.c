@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "activities/address.h"
 #include "tests/unit/base/suite.h"
 #include "workflow/base/check.h"
 
@@ -174,6 +175,14 @@ static const struct mistake {
 	{"http: {allow: ['10.0.0.0/99']}\n", 1, 16, "none of: public"},
 	{"runtimes:\n  a: {kind: openai, model: m, url: 'http://x:99999'}\n", 2, 36, "port"},
 	{"runtimes:\n  a: {kind: openai, model: m, url: 'http://[::1]:x/'}\n", 2, 36, "port"},
+	{"http: {allow: ['127.0.0.1:21300']}\n", 1, 16, "ports are not part of it"},
+	{"http: {allow: [127.0.0.1:21300]}\n", 1, 16, "ports are not part of it"},
+	{"http:\n  allow:\n    - public\n    - host.example:80\n", 4, 7, "\"host.example:80\""},
+	{"http: {allow: ['']}\n", 1, 16, "must not be empty"},
+	{"http: {allow: [1]}\n", 1, 16, "expected a text"},
+	{"runtimes:\n  a: {kind: openai, url: 'http://a b'}\n", 2, 26, "no spaces"},
+	{"runtimes:\n  a: {kind: openai, url: 'http://[x]'}\n", 2, 26, "is not a URL"},
+	{"secrets: {a: {env: TEST_LINES}}\nruntimes: {r: {kind: openai, url: 'http://x', apiKey: {secret: a}}}\n", 2, 55, "holds a line break"},
 	{"http: {deny: []}\n", 1, 8, "unknown key 'deny'"},
 	{"resources: [/x]\n", 1, 1, "'resources' is not supported"},
 	{"retention: {runs: 30d}\n", 1, 1, "'retention' is not supported"},
@@ -192,6 +201,7 @@ START_TEST(mistakes_are_told_with_their_place)
 	struct parsed parsed;
 
 	setenv("TEST_SECRET", "x", 1);
+	setenv("TEST_LINES", "x\ny", 1);
 	unsetenv("CREDENTIALS_DIRECTORY");
 	parse(&parsed, mistake->text);
 	ck_assert_msg(parsed.problems.errors == 1, "%s: %zu errors, the second: %s", mistake->text, parsed.problems.errors,
@@ -241,6 +251,32 @@ START_TEST(empty_files_set_nothing)
 		ck_assert_uint_eq(parsed.config.limits.waiters, 4096);
 		ck_assert_ptr_null(parsed.config.data_dir);
 		close_parsed(&parsed);
+	}
+}
+END_TEST
+
+/* A mistake in one rule of http.allow is not told again for the next, and there is a limit of rules. */
+START_TEST(rules_are_told_apart)
+{
+	struct parsed parsed;
+	struct buffer text;
+
+	parse(&parsed, "http: {allow: ['a:1', 7, public]}\n");
+	ck_assert_uint_eq(parsed.problems.errors, 2);
+	ck_assert_uint_eq(parsed.problems.items[1].column, 23);
+	ck_assert_uint_eq(parsed.config.http_allow_count, 1);
+	close_parsed(&parsed);
+	for (int more = 0; more < 2; more++) {
+		buffer_init(&text, 1 << 20);
+		buffer_add_text(&text, "http:\n  allow:\n");
+		for (int i = 0; i < ADDRESS_RULES_MAX + more; i++)
+			buffer_add_text(&text, "    - public\n");
+		parse(&parsed, buffer_text(&text));
+		ck_assert_uint_eq(parsed.problems.errors, (size_t)more);
+		if (more > 0)
+			ck_assert_ptr_nonnull(strstr(parsed.problems.items[0].message, "1001 rules are over the limit of 1000"));
+		close_parsed(&parsed);
+		buffer_close(&text);
 	}
 }
 END_TEST
@@ -392,6 +428,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tests, mistakes_are_told_with_their_place, 0, COUNT_OF(mistakes));
 	tcase_add_test(tests, all_mistakes_at_once);
 	tcase_add_test(tests, hints_name_the_nearest_key);
+	tcase_add_test(tests, rules_are_told_apart);
 	tcase_add_test(tests, empty_files_set_nothing);
 	tcase_add_test(tests, counts_have_limits);
 	tcase_add_test(tests, secret_files);
