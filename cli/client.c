@@ -104,8 +104,11 @@ void client_prepare(const struct client *client, CURL *easy, const char *url)
 	}
 }
 
+/* NULL, an id that an answer should have had and has not, adds nothing: the daemon then says that there is no such path. */
 void url_add(struct buffer *out, const char *text)
 {
+	if (text == NULL)
+		return;
 	for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
 		if ((*p < 0x80 && isalnum(*p)) || strchr("-._~", *p) != NULL)
 			buffer_add_char(out, (char)*p);

@@ -340,6 +340,21 @@ int command_read_ids(struct command *command, size_t first, const char ***ids, s
 	return status;
 }
 
+int command_check_run_id(struct command *command, const char *id)
+{
+	if (id_valid(id))
+		return STATUS_OK;
+	return command_fail(command, STATUS_USAGE, "reprise list shows the runs", "'%s' is no run id: 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
+}
+
+int command_check_fact_id(struct command *command, const char *id)
+{
+	size_t len = strlen(id);
+	if (len >= FACT_PREFIX_MIN && len <= DIGEST_HEX_LEN && strspn(id, "0123456789abcdef") == len)
+		return STATUS_OK;
+	return command_fail(command, STATUS_USAGE, "reprise fact list -o ids shows them whole", "'%s' is no fact's id: %d to %d digits of 0-9 a-f", id, FACT_PREFIX_MIN, DIGEST_HEX_LEN);
+}
+
 int command_read_pairs(struct command *command, const char *name, struct json **pairs)
 {
 	*pairs = NULL;

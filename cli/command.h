@@ -21,6 +21,7 @@ enum {
 	COMMAND_IDS_MAX = 1000000, /* ids read from standard input */
 	COMMAND_PAGE = 1000, /* items asked for at once where all are wanted */
 	COMMAND_LIST_DEFAULT = 100,
+	FACT_PREFIX_MIN = 12, /* hex digits of a fact's id that the API takes */
 	COMMAND_OUTAGE_MS_MAX = 60000, /* how long a wait bears a daemon that has gone away */
 };
 
@@ -101,6 +102,9 @@ int command_read_file(struct command *command, const char *path, struct bytes *b
 int command_read_value(struct command *command, const char *what, const char *text, struct json **value);
 /* The arguments from `first` on; "-" among them: ids from standard input, one a line. */
 int command_read_ids(struct command *command, size_t first, const char ***ids, size_t *count);
+/* STATUS_USAGE, told, for what can be no id of a run (or of a fact); an id that nobody has is the daemon's to say (4). */
+int command_check_run_id(struct command *command, const char *id);
+int command_check_fact_id(struct command *command, const char *id);
 /* Repeated K=V options as an object; NULL when there are none. */
 int command_read_pairs(struct command *command, const char *name, struct json **pairs);
 /* A DEFINITION file, with its `file:` resources inlined. Problems are told with file, line and column. */
@@ -141,6 +145,7 @@ struct json *make_call_definition(struct arena *arena, const char *name, const c
 int choose_runtime(struct command *command, const char **runtime);
 
 /* facts.c: what verbs about facts share. */
+#define SIMULATED_LINE "from a SIMULATED runtime: no model was asked" /* ends a table that holds a simulated fact */
 typedef int (*fact_cb)(void *arg, struct json *fact); /* non-zero stops and is handed on */
 /* All facts that the verb's filters (run, document, runtime, class, rejected) select, in pages; at most `limit`. kept: they stay in
  * command->arena; else a fact, and all that on_fact puts into that arena, is gone after its page, so that any number can be read. */
@@ -150,7 +155,7 @@ const char *value_text(struct arena *arena, const struct json *value); /* text a
 /* One function per verb. */
 #define VERB_FUNCTIONS(X)                                                                                             \
 	X(submit) X(list) X(count) X(show) X(result) X(events) X(replay) X(overhead) X(cancel) X(kill) X(extract) X(infer)    \
-	X(fact_list) X(fact_show) X(fact_verify) X(fact_export) X(journal_verify) X(journal_stats) X(key_list)        \
+	X(fact_list) X(fact_show) X(fact_verify) X(fact_export) X(journal_verify) X(journal_export) X(journal_stats) X(key_list)        \
 	X(key_generate) X(key_export) X(definition_add) X(definition_list) X(definition_show) X(definition_validate)  \
 	X(runtime_list) X(runtime_show) X(runtime_probe) X(provenance_show) X(config_show) X(bench_overhead)          \
 	X(bench_memory) X(version)

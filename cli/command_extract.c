@@ -11,6 +11,18 @@
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
+static bool schema_has_facts(const struct json *schema)
+{
+	const struct json *facts = json_get(json_get(schema, "properties"), "facts"), *type = json_get(facts, "type");
+	if (json_is(type, JSON_STRING))
+		return strcmp(type->string.text, "array") == 0;
+	for (size_t i = 0; json_is(type, JSON_ARRAY) && i < json_count(type); i++)
+		if (json_is(json_at(type, i), JSON_STRING) && strcmp(json_at(type, i)->string.text, "array") == 0)
+			return true;
+	/* Said elsewhere, by a reference: only the daemon looks there. */
+	return json_is(facts, JSON_OBJECT) && type == NULL && (json_get(facts, "$ref") != NULL || json_get(facts, "items") != NULL);
+}
+
 /* The built-in workflow with a schema of the user's own: what a definition written by hand would say. */
 static int definition_with_schema(struct command *command, const char *schema_path, struct json **definition)
 {
@@ -19,6 +31,10 @@ static int definition_with_schema(struct command *command, const char *schema_pa
 	int status = command_read_value(command, "--schema", arena_printf(arena, "@%s", schema_path), &schema);
 	if (status != STATUS_OK)
 		return status;
+	/* Facts are taken from the array `facts` of each answer: without it every answer would be paid for and thrown away. */
+	if (!schema_has_facts(schema))
+		return command_fail(command, STATUS_USAGE, "{\"type\": \"object\", \"properties\": {\"facts\": {\"type\": \"array\", \"items\": …}}, \"required\": [\"facts\"]} is meant; nothing was sent",
+				    "--schema %s: the answers it describes have no array `facts`", schema_path);
 	struct json *with = json_object(arena);
 	json_set_text(arena, with, "runtime", "${ .runtime }");
 	json_set_text(arena, with, "document", "${ .document }");
@@ -85,7 +101,7 @@ static bool on_entry(void *arg, const struct json *entry)
 	char of[32] = "", text[160];
 	if (watching->total > 0)
 		snprintf(of, sizeof of, " of %llu", (unsigned long long)watching->total);
-	snprintf(text, sizeof text, "%llu%s sections, %llu facts%s", (unsigned long long)watching->done, of, (unsigned long long)watching->facts,
+	snprintf(text, sizeof text, "%llu%s sections, %llu fact%s%s", (unsigned long long)watching->done, of, (unsigned long long)watching->facts, watching->facts == 1 ? "" : "s",
 		 watching->failed > 0 ? " (some attempts failed)" : "");
 	progress_show(&watching->command->output, watching->done, watching->total, text);
 	return true;
@@ -146,6 +162,15 @@ static void print_facts(struct command *command, struct bytes document, struct j
 	table_close(&table);
 }
 
+static void note_simulated(struct command *command, const struct json *facts)
+{
+	for (size_t i = 0; i < json_count(facts); i++)
+		if (json_get_boolean(json_at(facts, i), "simulated", false)) {
+			output_line(&command->output, SIMULATED_LINE);
+			return;
+		}
+}
+
 /* The built-in workflow's output is the call's; a workflow of several tasks may have it one deeper. */
 static const struct json *extraction_of(const struct json *output)
 {
@@ -157,49 +182,79 @@ static const struct json *extraction_of(const struct json *output)
 	return NULL;
 }
 
-static void print_counts(struct command *command, const struct json *run, size_t fact_count)
+enum { CLASSES_MAX = 32 };
+struct section_counts {
+	const char *names[CLASSES_MAX]; /* of what became of the sections that gave no usable answer */
+	size_t counts[CLASSES_MAX], classes, total, answered, empty;
+};
+
+static void count_sections(const struct json *run, struct section_counts *found)
 {
-	enum { CLASSES_MAX = 32 };
 	const struct json *sections = json_get(extraction_of(json_get(run, "output")), "sections");
-	const char *names[CLASSES_MAX];
-	size_t counts[CLASSES_MAX], classes = 0, answered = 0, empty = 0;
+	*found = (struct section_counts){.total = json_count(sections)};
 	for (size_t i = 0; i < json_count(sections); i++) {
 		const struct json *section = json_at(sections, i);
 		const char *outcome = json_get_text(section, "outcome"), *status = json_get_text(section, "status");
 		const char *word = outcome != NULL ? outcome : status != NULL ? status : "unknown";
 		size_t at = 0;
 		if (status != NULL && strcmp(status, "completed") == 0) {
-			answered++;
-			empty += strcmp(word, "empty") == 0;
+			found->answered++;
+			found->empty += strcmp(word, "empty") == 0;
 			continue;
 		}
-		while (at < classes && strcmp(names[at], word) != 0)
+		while (at < found->classes && strcmp(found->names[at], word) != 0)
 			at++;
 		if (at == CLASSES_MAX)
 			continue;
-		if (at == classes) {
-			names[at] = word;
-			counts[classes++] = 0;
+		if (at == found->classes) {
+			found->names[at] = word;
+			found->counts[found->classes++] = 0;
 		}
-		counts[at]++;
+		found->counts[at]++;
 	}
+}
+
+static void add_classes(struct buffer *text, const struct section_counts *found)
+{
+	for (size_t i = 0; i < found->classes; i++)
+		buffer_printf(text, "%s%zu %s", i == 0 ? "" : ", ", found->counts[i], found->names[i]);
+}
+
+static void print_counts(struct command *command, const struct json *run, const struct section_counts *found, size_t fact_count)
+{
 	struct buffer text;
-	size_t total = json_count(sections);
 	double rejected = json_get_number(json_get(extraction_of(json_get(run, "output")), "summary"), "rejected", 0);
 	buffer_init(&text, 4096);
-	buffer_printf(&text, "%zu facts from %zu of %zu sections", fact_count, answered, total);
-	if (empty > 0)
-		buffer_printf(&text, "; %zu without facts", empty);
-	if (answered < total)
-		buffer_printf(&text, "; %zu gave no usable answer", total - answered);
-	for (size_t i = 0; i < classes; i++)
-		buffer_printf(&text, "%s%zu %s", i == 0 ? " (" : ", ", counts[i], names[i]);
-	if (classes > 0)
+	buffer_printf(&text, "%zu fact%s from %zu of %zu section%s", fact_count, fact_count == 1 ? "" : "s", found->answered, found->total, found->total == 1 ? "" : "s");
+	if (found->empty > 0)
+		buffer_printf(&text, "; %zu without facts", found->empty);
+	if (found->answered < found->total)
+		buffer_printf(&text, "; %zu gave no usable answer", found->total - found->answered);
+	if (found->classes > 0) {
+		buffer_add_text(&text, " (");
+		add_classes(&text, found);
 		buffer_add_char(&text, ')');
+	}
 	if (rejected > 0)
-		buffer_printf(&text, "; %.0f candidates rejected (reprise fact list --rejected)", rejected);
+		buffer_printf(&text, "; %.0f candidate%s rejected (reprise fact list --rejected)", rejected, rejected == 1 ? "" : "s");
 	output_line(&command->output, "%s", buffer_text(&text));
 	buffer_close(&text);
+}
+
+/* The run completed, and nobody answered: that is no success of the command. On standard error alone, since the run's
+ * document already stands on standard output. */
+static int fail_unanswered(struct command *command, const struct section_counts *found, const char *runtime)
+{
+	struct buffer text;
+	buffer_init(&text, 4096);
+	buffer_printf(&text, "reprise: none of the %zu section%s was answered usably", found->total, found->total == 1 ? "" : "s");
+	if (found->classes > 0)
+		buffer_add_text(&text, ": ");
+	add_classes(&text, found);
+	output_note(&command->output, "%s", buffer_text(&text));
+	output_note(&command->output, "  next: `reprise runtime probe %s` says whether it answers and which models it lists", runtime);
+	buffer_close(&text);
+	return STATUS_ERROR;
 }
 
 int command_extract(struct command *command)
@@ -215,13 +270,13 @@ int command_extract(struct command *command)
 	if (id != NULL && !id_valid(id))
 		return command_fail(command, STATUS_USAGE, NULL, "--id %s: an id is 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
 	if ((status = command_duration(command, "timeout", &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK ||
-	    (status = command_read_file(command, path, &document)) != STATUS_OK || (status = choose_runtime(command, &runtime)) != STATUS_OK)
+	    (status = command_read_file(command, path, &document)) != STATUS_OK)
 		return status;
 	if (schema == NULL)
 		json_set_text(arena, body, "definition", EXTRACT_WORKFLOW);
 	else if ((status = definition_with_schema(command, schema, &definition)) == STATUS_OK)
 		json_set(arena, body, "definition", definition);
-	if (status != STATUS_OK || (status = upload(command, path, document, &digest)) != STATUS_OK)
+	if (status != STATUS_OK || (status = choose_runtime(command, &runtime)) != STATUS_OK || (status = upload(command, path, document, &digest)) != STATUS_OK)
 		return status;
 	if (id == NULL)
 		id = new_run_id(command);
@@ -258,6 +313,8 @@ int command_extract(struct command *command)
 	if ((status = facts_each(command, id, UINT64_MAX, true, keep_fact, &rows)) != STATUS_OK)
 		return status;
 	int outcome = run_exit_status(run);
+	struct section_counts found;
+	count_sections(run, &found);
 	if (command->output.format == FORMAT_IDS) {
 		for (size_t i = 0; i < json_count(rows.facts); i++)
 			output_line(&command->output, "%s", json_get_text(json_at(rows.facts, i), "id"));
@@ -271,9 +328,12 @@ int command_extract(struct command *command)
 	} else {
 		print_facts(command, document, rows.facts);
 		if (outcome == STATUS_OK)
-			print_counts(command, run, json_count(rows.facts));
+			print_counts(command, run, &found, json_count(rows.facts));
 		output_line(&command->output, "run %s  %s", id, json_get_text(run, "status"));
+		note_simulated(command, rows.facts);
 	}
+	if (outcome == STATUS_OK && found.total > 0 && found.answered == 0)
+		return fail_unanswered(command, &found, runtime);
 	if (outcome != STATUS_OK)
 		run_print_error(command, run);
 	return outcome;

@@ -10,7 +10,6 @@
 #include "workflow/base/check.h"
 
 enum {
-	FACT_PREFIX_MIN = 12, /* hex digits of a fact's id that the API takes */
 	FACT_ID_SHOWN = 16,
 	FACTS_IN_FULL = 3, /* so many are shown with every check, more of them by their results */
 };
@@ -22,15 +21,23 @@ struct listing {
 	struct table table;
 	struct json *all;
 	size_t count;
+	uint64_t limit;
+	bool simulated; /* one of them is */
+	bool *more; /* there was one past the limit */
 };
 
 static int list_fact(void *arg, struct json *fact)
 {
 	struct listing *listing = arg;
 	struct command *command = listing->command;
+	if (listing->count == listing->limit) {
+		*listing->more = true;
+		return STATUS_OK;
+	}
 	const struct json *value = json_get(fact, "value");
 	const char *id = json_get_text(fact, "id"), *subject = value_text(&command->arena, json_get(value, "subject"));
 	listing->count++;
+	listing->simulated |= json_get_boolean(fact, "simulated", false);
 	if (command->output.format == FORMAT_IDS) {
 		output_line(&command->output, "%s", id);
 	} else if (command->output.format == FORMAT_JSONL) {
@@ -60,11 +67,18 @@ int command_fact_list(struct command *command)
 		limit = UINT64_MAX / 2;
 	table_init(&listing.table, &command->arena, columns, COUNT_OF(columns));
 	bool streamed = command->output.format == FORMAT_IDS || command->output.format == FORMAT_JSONL;
-	status = facts_each(command, command_option(command, "run"), limit, !streamed, list_fact, &listing);
+	/* One more than is shown says whether there is more; only a table tells it. */
+	bool more = false;
+	listing.limit = limit;
+	listing.more = &more;
+	status = facts_each(command, command_option(command, "run"), command->output.format == FORMAT_TEXT && limit > 0 && limit < UINT64_MAX / 2 ? limit + 1 : limit, !streamed, list_fact,
+			    &listing);
 	if (status == STATUS_OK && command->output.format == FORMAT_TEXT) {
 		table_print(&listing.table, &command->output);
-		if (listing.count == limit)
-			output_note(&command->output, "more facts may follow: --limit N or --all shows them");
+		if (listing.simulated)
+			output_line(&command->output, SIMULATED_LINE);
+		if (more)
+			output_note(&command->output, "showing %llu; --all lists every one", (unsigned long long)limit);
 	} else if (status == STATUS_OK && command->output.format == FORMAT_JSON) {
 		struct json *result = json_object(&command->arena);
 		json_set(&command->arena, result, "facts", listing.all);
@@ -87,8 +101,8 @@ int command_fact_show(struct command *command)
 	struct arena *arena = &command->arena;
 	struct output *output = &command->output;
 	struct json *fact;
-	int status = command_get(command, path_of(command, "/v1/facts/", command->arguments[0], ""), &fact);
-	if (status != STATUS_OK)
+	int status = command_check_fact_id(command, command->arguments[0]);
+	if (status != STATUS_OK || (status = command_get(command, path_of(command, "/v1/facts/", command->arguments[0], ""), &fact)) != STATUS_OK)
 		return status;
 	if (output->format == FORMAT_IDS) {
 		output_line(output, "%s", json_get_text(fact, "id"));
@@ -150,6 +164,53 @@ static int worse(int a, int b)
 	return a != STATUS_OK ? a : b;
 }
 
+#define ARTEFACT "artefact"
+
+/* "document" of "document is the signed one" and "document was not given"; a section may have been found by its place. NULL:
+ * no line about an artefact. */
+static const char *artefact_name(struct command *command, const struct verify_line *line)
+{
+	if (strcmp(line->check, ARTEFACT) != 0 || line->detail == NULL)
+		return NULL;
+	return arena_text_len(&command->arena, line->detail, strcspn(line->detail, " "));
+}
+
+/* Not twice, and not as left out where it passed in another way. */
+static bool artefact_told(struct command *command, const struct verify_report *report, size_t at)
+{
+	const char *name = artefact_name(command, &report->lines[at]);
+	for (size_t i = 0; i < report->count; i++) {
+		const char *other = artefact_name(command, &report->lines[i]);
+		if (i == at || other == NULL || strcmp(other, name) != 0)
+			continue;
+		if ((report->lines[i].status == report->lines[at].status && i < at) || (report->lines[at].status == VERIFY_SKIPPED && report->lines[i].status != VERIFY_SKIPPED))
+			return true;
+	}
+	return false;
+}
+
+static bool has_artefact(struct command *command, const struct verify_report *report, enum verify_status status)
+{
+	for (size_t i = 0; i < report->count; i++)
+		if (report->lines[i].status == status && artefact_name(command, &report->lines[i]) != NULL && !artefact_told(command, report, i))
+			return true;
+	return false;
+}
+
+/* One word for them all would stand under "passed" and "not checked" alike. */
+static void add_artefacts(struct command *command, struct buffer *text, const struct verify_report *report, enum verify_status status)
+{
+	bool first = true;
+	for (size_t i = 0; i < report->count; i++) {
+		const char *name = artefact_name(command, &report->lines[i]);
+		if (report->lines[i].status != status || name == NULL || artefact_told(command, report, i))
+			continue;
+		buffer_printf(text, "%s%s", first ? "s (" : ", ", name);
+		first = false;
+	}
+	buffer_add_char(text, ')');
+}
+
 static void report_one(struct verifying *verifying, const char *name, struct verify_report *report)
 {
 	struct command *command = verifying->command;
@@ -189,9 +250,11 @@ static void report_one(struct verifying *verifying, const char *name, struct ver
 			bool told = line->status != kinds[k];
 			for (size_t j = 0; j < i && !told; j++)
 				told = report->lines[j].status == kinds[k] && strcmp(report->lines[j].check, line->check) == 0;
-			if (told)
+			if (told || (strcmp(line->check, ARTEFACT) == 0 && !has_artefact(command, report, kinds[k])))
 				continue;
 			buffer_printf(&text, "%s %s", first ? arena_printf(&command->arena, "%s%s", k == 0 ? "  " : "; ", titles[k]) : "", line->check);
+			if (strcmp(line->check, ARTEFACT) == 0)
+				add_artefacts(command, &text, report, kinds[k]);
 			first = false;
 		}
 	}
@@ -304,6 +367,49 @@ static bool looks_like_fact_id(const char *text)
 	return len >= FACT_PREFIX_MIN && len <= DIGEST_HEX_LEN;
 }
 
+/* Evidence that was given is used or refused: a check that quietly leaves it out would say less than it seems to. Whether it
+ * proves anything is for the report. */
+static int check_evidence(struct verifying *verifying, bool files)
+{
+	struct command *command = verifying->command;
+	static const char *const names[] = {"fact", "entry", "proof"}; /* of facts that the daemon keeps it gives them itself */
+	const struct bytes *const places[] = {&verifying->fact, &verifying->entry, &verifying->proof};
+	for (size_t i = 0; i < COUNT_OF(names); i++)
+		if (command_option(command, names[i]) != NULL && !files)
+			return command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "usage: reprise fact verify FILE --%s FILE", names[i]),
+					    "--%s goes with a FILE of envelopes: for FACT, --run and --all the daemon gives it", names[i]);
+	if (command_option(command, "proof") != NULL && command_option(command, "entry") == NULL)
+		return command_fail(command, STATUS_USAGE, "reprise fact export FACT --format entry prints it", "--proof goes with --entry FILE: what it proves is where that entry stands in the log");
+	if (command_option(command, "root-key") != NULL && command_option(command, "keyring") == NULL)
+		return command_fail(command, STATUS_USAGE, NULL, "--root-key goes with --keyring FILE: a root key checks the ring's signature");
+	struct error error;
+	for (size_t i = 0; i < COUNT_OF(places); i++) {
+		const char *path = command_option(command, names[i]);
+		bool good = true;
+		if (path == NULL)
+			continue;
+		if (places[i] == &verifying->proof) {
+			uint64_t index;
+			struct log_proof proof;
+			struct bytes note;
+			good = proof_file_parse(*places[i], &index, &proof, &note, &error) == 0;
+		} else {
+			good = json_parse(&command->arena, *places[i], JSON_STRICT, NULL, &error) != NULL;
+		}
+		if (!good)
+			return command_fail(command, STATUS_MALFORMED, NULL, "--%s %s: %s", names[i], path, error.message);
+	}
+	if (command_option(command, "keyring") != NULL && json_parse(&command->arena, verifying->trust.keyring, JSON_STRICT, NULL, &error) == NULL)
+		return command_fail(command, STATUS_MALFORMED, NULL, "--keyring %s: %s", command_option(command, "keyring"), error.message);
+	/* The artefacts are any bytes, but no bytes are none of them. */
+	static const char *const artefacts[] = {"document", "section", "prompt", "schema", "request", "response"};
+	const struct bytes *const bytes[] = {&verifying->document, &verifying->section, &verifying->prompt, &verifying->schema, &verifying->request, &verifying->response};
+	for (size_t i = 0; i < COUNT_OF(artefacts); i++)
+		if (command_option(command, artefacts[i]) != NULL && bytes[i]->data != NULL && bytes[i]->len == 0)
+			return command_fail(command, STATUS_MALFORMED, NULL, "--%s %s is empty", artefacts[i], command_option(command, artefacts[i]));
+	return STATUS_OK;
+}
+
 static int verify_facts(struct verifying *verifying)
 {
 	struct command *command = verifying->command;
@@ -324,8 +430,14 @@ static int verify_facts(struct verifying *verifying)
 			return status;
 	if (count == 0 && !online)
 		return command_fail(command, STATUS_USAGE, "usage: reprise fact verify FACT… | --run RUN | --all | FILE…", "fact verify: which facts?");
-	for (size_t i = 0; i < count; i++)
-		online |= looks_like_fact_id(ids[i]) && access(ids[i], F_OK) != 0;
+	bool files = false;
+	for (size_t i = 0; i < count; i++) {
+		bool is_fact = looks_like_fact_id(ids[i]) && access(ids[i], F_OK) != 0;
+		online |= is_fact;
+		files |= !is_fact;
+	}
+	if ((status = check_evidence(verifying, files)) != STATUS_OK)
+		return status;
 	if (online && (status = trust_ask_daemon(command, &verifying->trust)) != STATUS_OK)
 		return status;
 
@@ -349,7 +461,7 @@ static int verify_facts(struct verifying *verifying)
 			json_set_number(&command->arena, result, verify_result_names[i], (double)verifying->results[i]);
 		output_json(&command->output, result);
 	} else if (command->output.format == FORMAT_TEXT && verifying->count != 1) {
-		output_line(&command->output, "%zu facts: %zu valid, %zu invalid, %zu malformed, %zu unverifiable", verifying->count, verifying->results[VERIFY_VALID],
+		output_line(&command->output, "%zu fact%s: %zu valid, %zu invalid, %zu malformed, %zu unverifiable", verifying->count, verifying->count == 1 ? "" : "s", verifying->results[VERIFY_VALID],
 			    verifying->results[VERIFY_INVALID], verifying->results[VERIFY_MALFORMED], verifying->results[VERIFY_CANNOT]);
 	}
 	trust_note(command, &verifying->trust);
@@ -369,14 +481,29 @@ int command_fact_verify(struct command *command)
 
 /* --- export ------------------------------------------------------------------------------------------------------- */
 
-enum export_format { EXPORT_DSSE, EXPORT_JSONL, EXPORT_CSV };
+enum export_format { EXPORT_DSSE, EXPORT_JSONL, EXPORT_CSV, EXPORT_PROOF, EXPORT_ENTRY };
+static const char *const export_formats[] = {[EXPORT_DSSE] = "dsse", [EXPORT_JSONL] = "jsonl", [EXPORT_CSV] = "csv", [EXPORT_PROOF] = "proof", [EXPORT_ENTRY] = "entry"};
 struct exporting {
 	struct command *command;
 	enum export_format format;
+	bool has_header;
 };
 
 static const char *const csv_header[] = {"id", "subject", "predicate", "object", "quote", "grade", "document", "byteStart", "byteEnd", "run", "runtime",
 					 "model", "class", "simulated", "recordedAt"};
+
+/* Once, before the first fact: an export that fails prints nothing. */
+static void print_csv_header(struct exporting *exporting)
+{
+	struct buffer line;
+	if (exporting->has_header)
+		return;
+	exporting->has_header = true;
+	buffer_init(&line, 4096);
+	csv_add(&line, csv_header, COUNT_OF(csv_header));
+	fwrite(line.data, 1, line.len, stdout);
+	buffer_close(&line);
+}
 
 static int export_one(struct exporting *exporting, const char *id, struct json *fact)
 {
@@ -394,6 +521,17 @@ static int export_one(struct exporting *exporting, const char *id, struct json *
 		fputc('\n', stdout);
 		return STATUS_OK;
 	}
+	if (exporting->format == EXPORT_PROOF || exporting->format == EXPORT_ENTRY) {
+		struct json *answer;
+		if ((status = command_get(command, path_of(command, "/v1/facts/", id, "/entry"), &answer)) != STATUS_OK)
+			return status;
+		const struct json *text = json_get(answer, export_formats[exporting->format]);
+		if (!json_is(text, JSON_STRING))
+			return command_fail(command, STATUS_ERROR, NULL, "fact %s: the daemon gives no %s", id, export_formats[exporting->format]);
+		/* The bytes and nothing else: the entry's are hashed as they stand. */
+		fwrite(text->string.text, 1, text->string.len, stdout);
+		return STATUS_OK;
+	}
 	if (fact == NULL && (status = command_get(command, path_of(command, "/v1/facts/", id, ""), &fact)) != STATUS_OK)
 		return status;
 	if (exporting->format == EXPORT_JSONL) {
@@ -409,6 +547,7 @@ static int export_one(struct exporting *exporting, const char *id, struct json *
 			       json_get_text(fact, "runtime"), json_get_text(fact, "model"), json_get_text(json_get(fact, "reproducibility"), "class"),
 			       json_get_boolean(fact, "simulated", false) ? "true" : "false", json_get_text(fact, "recordedAt")};
 	static_assert(COUNT_OF(cells) == COUNT_OF(csv_header), "each column has a title");
+	print_csv_header(exporting);
 	struct buffer line;
 	buffer_init(&line, CLIENT_BODY_MAX);
 	csv_add(&line, cells, COUNT_OF(cells));
@@ -427,27 +566,25 @@ int command_fact_export(struct command *command)
 	struct exporting exporting = {.command = command};
 	const char *format = command_option(command, "format"), **ids;
 	size_t count;
-	if (format == NULL || strcmp(format, "dsse") == 0)
-		exporting.format = EXPORT_DSSE;
-	else if (strcmp(format, "jsonl") == 0)
-		exporting.format = EXPORT_JSONL;
-	else if (strcmp(format, "csv") == 0)
-		exporting.format = EXPORT_CSV;
-	else
-		return command_fail(command, STATUS_USAGE, "one of: dsse, jsonl, csv", "--format %s is unknown", format);
+	size_t chosen = EXPORT_DSSE;
+	while (format != NULL && chosen < COUNT_OF(export_formats) && strcmp(format, export_formats[chosen]) != 0)
+		chosen++;
+	if (chosen == COUNT_OF(export_formats))
+		return command_fail(command, STATUS_USAGE, "one of: dsse, jsonl, csv, proof, entry", "--format %s is unknown", format);
+	exporting.format = (enum export_format)chosen;
 	int status = command_read_ids(command, 0, &ids, &count);
 	if (status != STATUS_OK)
 		return status;
-	if (exporting.format == EXPORT_CSV) {
-		struct buffer line;
-		buffer_init(&line, 4096);
-		csv_add(&line, csv_header, COUNT_OF(csv_header));
-		fwrite(line.data, 1, line.len, stdout);
-		buffer_close(&line);
-	}
+	if ((exporting.format == EXPORT_PROOF || exporting.format == EXPORT_ENTRY) && (count != 1 || command_option(command, "run") != NULL))
+		return command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "usage: reprise fact export FACT --format %s", format),
+				    "--format %s is of one fact: a file holds one", format);
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		status = command_check_fact_id(command, ids[i]);
 	for (size_t i = 0; i < count && status == STATUS_OK; i++)
 		status = export_one(&exporting, ids[i], NULL);
 	if (status == STATUS_OK && (count == 0 || command_option(command, "run") != NULL))
 		status = facts_each(command, command_option(command, "run"), UINT64_MAX, false, export_listed, &exporting);
+	if (status == STATUS_OK && exporting.format == EXPORT_CSV)
+		print_csv_header(&exporting);
 	return status;
 }

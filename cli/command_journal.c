@@ -237,13 +237,55 @@ int command_journal_verify(struct command *command)
 			const char *name = verify_result_names[verify_report_result(&report)];
 			print_verify_lines(command, &report, "", true);
 			output_coloured(&command->output, status_colour(name), name);
-			output_line(&command->output, "  journal of %llu entries, %llu of them facts, against %zu checkpoints%s%s", (unsigned long long)journal.tree.size,
-				    (unsigned long long)journal.facts, notes.count, journal.origin[0] == '\0' ? "" : ", ", journal.origin);
+			output_line(&command->output, "  journal of %llu entr%s, %llu of them fact%s, against %zu checkpoint%s%s%s", (unsigned long long)journal.tree.size, journal.tree.size == 1 ? "y" : "ies",
+				    (unsigned long long)journal.facts, journal.facts == 1 ? "" : "s", notes.count, notes.count == 1 ? "" : "s", journal.origin[0] == '\0' ? "" : ", ", journal.origin);
 		}
 		trust.fact_keys_from_daemon = false; /* they were not used */
 		trust_note(command, &trust);
 	}
 	verify_report_close(&report);
+	return status;
+}
+
+/* The entries' bytes, one a line, as the daemon keeps them (provenance.md 4.4): what `journal verify FILE` reads. */
+int command_journal_export(struct command *command)
+{
+	uint64_t from = 0, size = 0;
+	bool know_size = false;
+	int status = STATUS_OK;
+	while (status == STATUS_OK && (!know_size || from < size)) {
+		struct arena kept = command->arena;
+		struct json *answer;
+		arena_init(&command->arena);
+		status = command_get(command, arena_printf(&command->arena, "/v1/log/entries?from=%llu&limit=%d", (unsigned long long)from, ENTRIES_PAGE), &answer);
+		const struct json *entries = status == STATUS_OK ? json_get(answer, "entries") : NULL;
+		if (status == STATUS_OK && !know_size) {
+			/* The journal as it is now: it grows while we read. */
+			size = (uint64_t)json_get_number(answer, "size", 0);
+			know_size = true;
+		}
+		uint64_t before = from;
+		for (size_t i = 0; i < json_count(entries) && from < size && status == STATUS_OK; i++, from++) {
+			const struct json *entry = json_at(entries, i);
+			if (!json_is(entry, JSON_STRING)) {
+				status = command_fail(command, STATUS_ERROR, NULL, "entry %llu: the daemon's answer holds no text of an entry", (unsigned long long)from);
+				break;
+			}
+			fwrite(entry->string.text, 1, entry->string.len, stdout);
+			fputc('\n', stdout);
+		}
+		uint64_t next = status == STATUS_OK ? (uint64_t)json_get_number(answer, "next", 0) : 0;
+		if (next > from && next <= size)
+			from = next; /* a pruned tile took one line for many entries */
+		if (status == STATUS_OK && from == before && from < size)
+			status = command_fail(command, STATUS_ERROR, NULL, "the daemon gave %llu of the %llu entries that it promised", (unsigned long long)from, (unsigned long long)size);
+		arena_close(&command->arena);
+		command->arena = kept;
+		char text[80];
+		snprintf(text, sizeof text, "%llu of %llu entries", (unsigned long long)from, (unsigned long long)size);
+		progress_show(&command->output, from, size, text);
+	}
+	progress_clear(&command->output);
 	return status;
 }
 

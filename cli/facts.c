@@ -20,7 +20,7 @@ int facts_each(struct command *command, const char *run_id, uint64_t limit, bool
 	double after = -1;
 	uint64_t given = 0, empty_pages = 0;
 	enum { EMPTY_PAGES_MAX = 100000 };
-	int status = STATUS_OK;
+	int status = run_id == NULL ? STATUS_OK : command_check_run_id(command, run_id);
 	while (status == STATUS_OK && given < limit) {
 		uint64_t page = limit - given < COMMAND_PAGE ? limit - given : COMMAND_PAGE;
 		struct arena outer = command->arena;
@@ -54,6 +54,11 @@ int facts_each(struct command *command, const char *run_id, uint64_t limit, bool
 		if (next <= after || (empty && next <= after + 1) || (empty && ++empty_pages > EMPTY_PAGES_MAX))
 			break;
 		after = next;
+	}
+	/* No facts of a run that is there, or no such run: the daemon tells the second (404). */
+	if (status == STATUS_OK && given == 0 && limit > 0 && run_id != NULL) {
+		struct json *run;
+		status = command_get(command, path_of(command, "/v1/runs/", run_id, ""), &run);
 	}
 	return status;
 }

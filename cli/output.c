@@ -225,7 +225,10 @@ void output_coloured(struct output *output, enum colour colour, const char *text
 
 void output_json(struct output *output, const struct json *json)
 {
+	static const struct json nothing = {.type = JSON_NULL};
 	struct buffer text;
+	if (json == NULL) /* an answer without a body */
+		json = &nothing;
 	buffer_init(&text, OUTPUT_JSON_MAX);
 	if (output->format == FORMAT_JSONL)
 		json_print(json, &text);

@@ -182,7 +182,7 @@ static const char *iteration_text(struct arena *arena, const struct json *iterat
 	struct buffer text;
 	buffer_init(&text, 1024);
 	for (size_t i = 0; i < json_count(iteration); i++)
-		buffer_printf(&text, "%s%.0f", i == 0 ? "#" : ".", json_at(iteration, i)->number);
+		buffer_printf(&text, "%s%s", i == 0 ? "#" : ".", value_text(arena, json_at(iteration, i)));
 	const char *result = arena_text(arena, buffer_text(&text));
 	buffer_close(&text);
 	return result;
@@ -207,7 +207,7 @@ void run_print(struct command *command, const struct json *run)
 		output_line(output, "created   %s%s%s", output_time(output, arena, json_get_text(run, "createdAt")), wall != NULL ? run_ended(run) ? ", took " : ", for " : "",
 			    wall != NULL ? wall : "");
 	const struct json *labels = json_get(run, "labels");
-	for (size_t i = 0; i < json_count(labels); i++)
+	for (size_t i = 0; json_is(labels, JSON_OBJECT) && i < json_count(labels); i++)
 		output_line(output, "label     %s=%s", labels->object.members[i].name, value_text(arena, labels->object.members[i].value));
 	const struct json *overhead = json_get(run, "overhead");
 	if (json_is(overhead, JSON_OBJECT) && json_get(overhead, "overheadMs") != NULL)
@@ -313,6 +313,8 @@ int run_follow(struct command *command, const char *id, uint64_t after, bool has
 		int code = client_stream(&command->client, &request, on_stream_event, &following, &reply, &error);
 		if (code == 0 && reply.status != 200 && reply.status != 503) {
 			status = command_fail_reply(command, &request, &reply);
+		} else if (code == 0 && reply.status == 200 && strncmp(reply.content_type, "text/event-stream", 17) != 0) {
+			status = command_fail(command, STATUS_ERROR, "is this address a Reprise daemon?", "%s: the answer is no event stream", request.path);
 		} else if (code == ERR_TOO_LARGE || (code == ERR_UNREACHABLE && !command->client.answered)) {
 			status = command_fail_error(command, &error, NULL);
 		} else if (!following.ended && !following.stopped) {

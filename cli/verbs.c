@@ -91,8 +91,8 @@ static const struct option_rule fact_verify_options[] = {
 	{"all", 'a', NULL, "all facts", false},
 	TRUST,
 	{"fact", 0, "FILE", "with FILE: the fact as JSON, to compare with the signed subject", false},
-	{"entry", 0, "FILE", "with FILE: the journal's entry", false},
-	{"proof", 0, "FILE", "with FILE: the inclusion proof (.tlog-proof)", false},
+	{"entry", 0, "FILE", "with FILE: the journal's entry (reprise fact export FACT --format entry)", false},
+	{"proof", 0, "FILE", "with FILE and --entry: the inclusion proof (reprise fact export FACT --format proof)", false},
 	{"document", 0, "FILE", "with FILE: the document; with --run or --all: a digest to filter by", false},
 	{"section", 0, "FILE", "with FILE: the section", false},
 	{"prompt", 0, "FILE", "with FILE: the prompt's template", false},
@@ -105,7 +105,7 @@ static const struct option_rule fact_verify_options[] = {
 static const struct option_rule fact_export_options[] = {
 	FACT_FILTERS,
 	{"document", 0, "DIGEST", "from this document", false},
-	{"format", 0, "FORMAT", "dsse (envelopes, one a line; the default), jsonl or csv", false},
+	{"format", 0, "FORMAT", "dsse (envelopes, one a line; the default), jsonl or csv; of one FACT also proof (.tlog-proof) or entry (the journal entry's bytes)", false},
 	END,
 };
 static const struct option_rule journal_verify_options[] = {
@@ -115,7 +115,7 @@ static const struct option_rule journal_verify_options[] = {
 };
 static const struct option_rule key_generate_options[] = {{"purpose", 'p', "PURPOSE", "fact, log or root", false}, END};
 static const struct option_rule key_export_options[] = {
-	{"purpose", 'p', "PURPOSE", "fact, log or root", false},
+	{"purpose", 'p', "PURPOSE", "fact (the default), log or root", false},
 	{"format", 0, "FORMAT", "pem (the default), vkey (a log's) or ring (an unsigned key ring)", false},
 	END,
 };
@@ -151,19 +151,21 @@ const struct verb verbs[] = {
 	{"fact list", "", "List facts in the order in which they were recorded", NULL, "reprise fact list --run 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 0, fact_list_options, command_fact_list},
 	{"fact show", "FACT", "Show one fact", "FACT is an id, or a prefix of 12 digits or more that no other id has.", "reprise fact show 3fa4b2c18d90", 1, 1, NULL, command_fact_show},
 	{"fact verify", "FACT… | --run RUN | --all | FILE…", "Check facts: signature, source, journal, inclusion",
-	 "Everything is checked by this program, not by the daemon. A FILE holds envelopes, one a line or one alone, and needs no daemon.\n"
+	 "Everything is checked by this program, not by the daemon. A FILE holds envelopes, one a line or one alone, as `reprise fact export` prints them, and needs no daemon.\n"
 	 "Exit status: 0 valid, 22 invalid, 23 journal damaged, 25 malformed, 26 a key is missing.",
 	 "reprise fact verify --run 01JC3V0Q9T5Z8W2N4M6K7H1B3D --key fact.pub", 0, COMMAND_IDS_MAX, fact_verify_options, command_fact_verify},
 	{"fact export", "[FACT…]", "Print facts as signed envelopes, JSON lines or CSV", NULL, "reprise fact export --run 01JC3V0Q9T5Z8W2N4M6K7H1B3D --format csv > facts.csv", 0, COMMAND_IDS_MAX,
 	 fact_export_options, command_fact_export},
 	{"journal verify", "[FILE]", "Check the log's tree against every checkpoint",
-	 "Checks the daemon's journal; with --data DIR a data folder, with FILE exported entries, one a line, both without a daemon.\nExit status: 0 whole, 23 damaged.",
+	 "Checks the daemon's journal; with --data DIR a data folder, with FILE exported entries, one a line, as `reprise journal export` prints them; both without a daemon. FILE needs --log-key.\nExit status: 0 whole, 23 damaged.",
 	 "reprise journal verify --trusted checkpoint.kept", 0, 1, journal_verify_options, command_journal_verify},
+	{"journal export", "", "Print the journal's entries, one a line", "The bytes that the log's tree is made of, from the first entry to the newest: a file for `reprise journal verify FILE`.",
+	 "reprise journal export > journal.jsonl", 0, 0, NULL, command_journal_export},
 	{"journal stats", "", "Show what the journal holds and its sizes", NULL, "reprise journal stats", 0, 0, NULL, command_journal_stats},
 	{"key list", "", "List the daemon's public keys", NULL, "reprise key list", 0, 0, NULL, command_key_list},
 	{"key generate", "FILE", "Make a key: FILE and FILE.pub", "Offline. The secret goes to FILE (PKCS#8 PEM, mode 0600), which must not exist yet.",
 	 "reprise key generate --purpose fact fact.pem", 1, 1, key_generate_options, command_key_generate},
-	{"key export", "", "Print the daemon's public keys", NULL, "reprise key export --purpose log --format vkey", 0, 0, key_export_options, command_key_export},
+	{"key export", "", "Print a public key of the daemon, or a ring of them", "Prints the key of one purpose: fact, unless --purpose names another (with --format vkey: log). --format ring prints all of them.", "reprise key export --purpose log --format vkey", 0, 0, key_export_options, command_key_export},
 	{"definition add", "FILE", "Register a definition", NULL, "reprise definition add hello.yaml", 1, 1, NULL, command_definition_add},
 	{"definition list", "", "List registered definitions", NULL, "reprise definition list", 0, 0, NULL, command_definition_list},
 	{"definition show", "NAMESPACE/NAME[:VERSION]", "Show a registered definition", NULL, "reprise definition show reprise/extract:1.0.0", 1, 1, NULL, command_definition_show},
