@@ -1,6 +1,6 @@
 /* `call: http` (dsl.md 1.9): one request, its redirects if asked for, one result. Effects outside are possible, so each request
  * has a connection of its own and carries the idempotency key; addresses are checked where the socket is opened, on each hop
- * (semantics.md 3 and 10). Loop thread. Start at http_activity_start(), then send_hop(). */
+ * (semantics.md 3 and 10). Loop thread; a large answer is read on the uv pool. Start at http_activity_start(), then send_hop(). */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -27,6 +27,12 @@ struct http_work {
 	bool transfer_open;
 	struct deadline *connect, *total;
 	bool receiving;
+
+	/* For the pool, which has the attempt's arena to itself meanwhile. */
+	uv_work_t pool;
+	bool in_pool;
+	struct json *result; /* NULL: error says why */
+	struct error error;
 };
 
 /* ---- Arguments ---- */
@@ -367,6 +373,8 @@ static bool cancel_work(struct work *work)
 {
 	struct http_work *own = CONTAINER_OF(work, struct http_work, work);
 
+	if (own->in_pool)
+		return false;
 	if (own->transfer_open)
 		transfer_cancel(&own->transfer);
 	if (work->activity->result.active_from_us != 0)
@@ -452,12 +460,44 @@ static enum failure_class class_of_status(int status)
 	return status >= 500 ? FAILURE_RUNTIME_ERROR : FAILURE_REFUSED;
 }
 
+static void finish(struct http_work *own)
+{
+	struct error error = own->error;
+
+	if (own->work.cancelled) {
+		work_finish_cancelled(&own->work);
+		return;
+	}
+	own->work.activity->result.output = own->result;
+	if (own->result == NULL)
+		work_finish(&own->work, FAILURE_SCHEMA_INVALID, "the answer is called JSON but cannot be used: %s; output: raw gives its bytes",
+			    error.message);
+	else
+		work_finish(&own->work, FAILURE_NONE, "%s", "");
+}
+
+static void on_pool(uv_work_t *pool)
+{
+	struct http_work *own = CONTAINER_OF(pool, struct http_work, pool);
+
+	own->result = make_output(own, &own->error);
+}
+
+static void on_pool_done(uv_work_t *pool, int status)
+{
+	struct http_work *own = CONTAINER_OF(pool, struct http_work, pool);
+	struct activities *activities = own->work.activities;
+
+	(void)status;
+	own->in_pool = false;
+	finish(own);
+	outside_end(activities);
+}
+
 static void read_answer(struct http_work *own)
 {
-	struct activity_result *result = &own->work.activity->result;
 	struct transfer *transfer = &own->transfer;
 	int status = transfer->status;
-	struct error error = {0};
 
 	if (is_redirect(status) && own->follow && transfer->redirect_url != NULL) {
 		if (++own->hops > HTTP_REDIRECTS_MAX) {
@@ -478,12 +518,15 @@ static void read_answer(struct http_work *own)
 			    (int)(body.len < 200 ? body.len : 200), body.len > 0 ? (const char *)body.data : "");
 		return;
 	}
-	result->output = make_output(own, &error);
-	if (result->output == NULL)
-		work_finish(&own->work, FAILURE_SCHEMA_INVALID, "the answer is called JSON but cannot be used: %s; output: raw gives its bytes",
-			    error.message);
-	else
-		work_finish(&own->work, FAILURE_NONE, "%s", "");
+	deadline_stop(own->total);
+	if (transfer->received.len <= POOL_BYTES_MIN) {
+		own->result = make_output(own, &own->error);
+		finish(own);
+		return;
+	}
+	own->in_pool = true;
+	outside_begin(own->work.activities);
+	CHECK(uv_queue_work(own->work.activities->loop, &own->pool, on_pool, on_pool_done) == 0);
 }
 
 static void on_transferred(struct transfer *transfer)

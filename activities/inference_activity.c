@@ -1,5 +1,5 @@
 /* `call: inference`: messages or a prompt to a runtime, text or JSON back (dsl.md, interface.md 4). Loop thread. The work is in
- * inference.c; here are arguments and output. Start at inference_activity_start(). */
+ * inference.c; here are arguments and output, a large one on the uv pool. Start at inference_activity_start(), then on_done(). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +13,21 @@ enum { MESSAGES_MAX = 10 * 1000 };
 struct inference_work {
 	struct work work;
 	struct inference inference;
+
+	/* For the pool, which has the attempt's arena to itself meanwhile. */
+	uv_work_t pool;
+	bool in_pool;
+	struct json *output, *evidence; /* NULL: detail says why */
+	char detail[ACTIVITY_DETAIL_MAX];
 };
 
 static bool cancel_work(struct work *work)
 {
-	inference_cancel(&CONTAINER_OF(work, struct inference_work, work)->inference);
+	struct inference_work *own = CONTAINER_OF(work, struct inference_work, work);
+
+	if (own->in_pool)
+		return false;
+	inference_cancel(&own->inference);
 	return true;
 }
 
@@ -39,29 +49,25 @@ static struct json *make_timing(const struct stage_times *stages, struct arena *
 	return timing;
 }
 
-static void on_done(struct inference *inference)
+/* The answer's text, which the schema may ask to be JSON, becomes the output. Any thread. */
+static void read_answer(struct inference_work *own)
 {
-	struct work *work = inference->work;
-	struct activity *activity = work->activity;
-	struct arena *arena = &activity->arena;
+	const struct inference *inference = &own->inference;
+	const struct activity *activity = own->work.activity;
+	struct arena *arena = &own->work.activity->arena;
 	const struct answer *answer = &inference->answer;
 	struct json *output, *provenance, *reproducibility, *usage, *value = NULL;
 	char configuration[DIGEST_TEXT_LEN + 1];
 	struct error error;
 
-	if (inference->failure != FAILURE_NONE) {
-		work_finish(work, inference->failure, "%s", inference->detail);
-		return;
-	}
-	stage_enter(work, &activity->result.stages.parse);
 	if (inference->schema != NULL) {
 		value = json_parse(arena, text_take_fence_off(buffer_bytes(&answer->text), NULL), JSON_STRICT, NULL, &error);
 		if (value == NULL) {
-			work_finish(work, FAILURE_SCHEMA_INVALID, "the answer is not JSON: %s", error.message);
+			detail_set(own->detail, "the answer is not JSON: %s", error.message);
 			return;
 		}
 		if (json_schema_validate(inference->schema, value, &error) != 0) {
-			work_finish(work, FAILURE_SCHEMA_INVALID, "the answer does not match the schema: %s", error.message);
+			detail_set(own->detail, "the answer does not match the schema: %s", error.message);
 			return;
 		}
 	}
@@ -86,9 +92,59 @@ static void on_done(struct inference *inference)
 	json_set(arena, output, "provenance", provenance);
 	json_set_text(arena, reproducibility, "class", "unmeasured");
 	json_set(arena, output, "reproducibility", reproducibility);
-	activity->result.output = output;
-	activity->result.evidence = inference_evidence(inference, arena);
-	work_finish(work, FAILURE_NONE, "%s", "");
+	own->evidence = inference_evidence(inference, arena);
+	own->output = output;
+}
+
+static void finish(struct inference_work *own)
+{
+	struct activity_result *result = &own->work.activity->result;
+	char detail[ACTIVITY_DETAIL_MAX];
+
+	if (own->work.cancelled) {
+		work_finish_cancelled(&own->work);
+		return;
+	}
+	result->output = own->output;
+	result->evidence = own->evidence;
+	memcpy(detail, own->detail, sizeof(detail));
+	work_finish(&own->work, own->output != NULL ? FAILURE_NONE : FAILURE_SCHEMA_INVALID, "%s", detail);
+}
+
+static void on_pool(uv_work_t *pool)
+{
+	read_answer(CONTAINER_OF(pool, struct inference_work, pool));
+}
+
+static void on_pool_done(uv_work_t *pool, int status)
+{
+	struct inference_work *own = CONTAINER_OF(pool, struct inference_work, pool);
+	struct activities *activities = own->work.activities;
+
+	(void)status;
+	own->in_pool = false;
+	finish(own);
+	outside_end(activities);
+}
+
+static void on_done(struct inference *inference)
+{
+	struct inference_work *own = CONTAINER_OF(inference, struct inference_work, inference);
+	struct work *work = &own->work;
+
+	if (inference->failure != FAILURE_NONE) {
+		work_finish(work, inference->failure, "%s", inference->detail);
+		return;
+	}
+	stage_enter(work, &work->activity->result.stages.parse);
+	if (inference->answer.text.len + inference->answer.reasoning.len <= POOL_BYTES_MIN) {
+		read_answer(own);
+		finish(own);
+		return;
+	}
+	own->in_pool = true;
+	outside_begin(work->activities);
+	CHECK(uv_queue_work(work->activities->loop, &own->pool, on_pool, on_pool_done) == 0);
 }
 
 static const struct json *make_messages(struct arena *arena, const struct json *with, struct error *error)

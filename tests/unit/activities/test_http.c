@@ -266,6 +266,56 @@ START_TEST(answers_are_bounded)
 }
 END_TEST
 
+/* An answer larger than POOL_BYTES_MIN is read off the loop's thread, which turns on meanwhile; its end is that of a small one. */
+START_TEST(large_answers_are_read_aside)
+{
+	enum { ITEMS = 1 << 20 }; /* 8 MiB */
+	static char items[ITEMS * 8 + 1];
+	struct task task;
+
+	for (size_t i = 0; i < ITEMS; i++)
+		memcpy(items + 8 * i, "1234567,", 8);
+	open_all("127.0.0.1");
+	for (int i = 0; i < 3; i++) {
+		stub.pieces[0] = (struct stub_piece){.text = OK "application/json\r\n\r\n["};
+		stub.pieces[1] = (struct stub_piece){.text = items, .len = sizeof(items) - 1};
+		stub.pieces[2] = (struct stub_piece){.text = i == 1 ? "x]" : "1]"};
+		task_init(&task, ACTIVITY_HTTP, with("GET", "/", ""));
+		task_start(&rig, &task);
+		/* The whole answer is there once the stage that reads it has begun, and no callback came: it is elsewhere. */
+		while (task.activity.result.response.len == 0)
+			uv_run(&rig.loop, UV_RUN_ONCE);
+		ck_assert(!task.done);
+		ck_assert_uint_eq(rig.activities->outside, 1);
+		if (i == 2) {
+			activity_cancel(rig.activities, &task.activity);
+			activity_cancel(rig.activities, &task.activity);
+			ck_assert_uint_eq(rig.activities->outside, 1);
+		}
+		task_wait(&rig, &task);
+		if (i == 0) {
+			ck_assert_msg(task.activity.result.ok, "%s", task.activity.result.detail);
+			ck_assert_uint_eq(json_count(task.activity.result.output), ITEMS + 1);
+			ck_assert_int_eq(stages_sum(&task.activity.result.stages), (int64_t)(rig.last_now_us - rig.first_now_us));
+		} else {
+			ck_assert_int_eq(task.activity.result.failure, i == 1 ? FAILURE_SCHEMA_INVALID : FAILURE_CANCELLED);
+			ck_assert_ptr_null(task.activity.result.output);
+		}
+		task_close(&task);
+	}
+	/* Closing waits for it. */
+	task_init(&task, ACTIVITY_HTTP, with("GET", "/", ""));
+	task_start(&rig, &task);
+	while (task.activity.result.response.len == 0)
+		uv_run(&rig.loop, UV_RUN_ONCE);
+	ck_assert_uint_eq(rig.activities->outside, 1);
+	rig_close(&rig);
+	ck_assert(task.done);
+	ck_assert_int_eq(task.activity.result.failure, FAILURE_INTERRUPTED);
+	task_close(&task);
+}
+END_TEST
+
 /* Cancelling closes the connection; so does the end of everything. */
 START_TEST(cancel_closes)
 {
@@ -405,6 +455,7 @@ int main(void)
 	tcase_add_test(cases, names_are_allowed);
 	tcase_add_test(cases, redirects_are_checked);
 	tcase_add_test(cases, answers_are_bounded);
+	tcase_add_test(cases, large_answers_are_read_aside);
 	tcase_add_test(cases, cancel_closes);
 	tcase_add_test(cases, arguments_are_checked);
 	tcase_add_test(cases, limits_of_requests_are_named);

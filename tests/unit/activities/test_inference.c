@@ -282,6 +282,55 @@ START_TEST(slots_are_kept)
 }
 END_TEST
 
+/* An answer larger than POOL_BYTES_MIN is parsed and checked off the loop's thread; it may be cancelled there, and closing waits. */
+START_TEST(large_answers_are_read_aside)
+{
+	enum { ITEMS = 20 * 1000 };
+	static const char *const ends[] = {"1]", "x]", "\\\"a\\\"]", "1]", "1]"};
+	static char answer[ITEMS * 8 + 1000];
+	static const char ask[] = "{\"runtime\":\"r\",\"prompt\":\"Numbers\",\"schema\":{\"document\":{\"type\":\"array\",\"items\":{\"type\":\"number\"}}}}";
+	struct task task;
+
+	open_stub();
+	rig_open(&rig);
+	for (size_t i = 0; i < COUNT_OF(ends); i++) {
+		size_t len = (size_t)snprintf(answer, sizeof(answer), "%s",
+					      JSON_HEAD "{\"model\":\"m\",\"choices\":[{\"index\":0,\"finish_reason\":\"stop\",\"message\":{\"content\":\"[");
+
+		for (size_t j = 0; j < ITEMS; j++, len += 8)
+			memcpy(answer + len, "1234567,", 8);
+		snprintf(answer + len, sizeof(answer) - len, "%s\"}}]}", ends[i]);
+		stub.pieces[0] = (struct stub_piece){.text = answer};
+		task_init(&task, ACTIVITY_INFERENCE, ask);
+		task_start(&rig, &task);
+		while (rig.activities->outside == 0 || task.activity.result.response.len == 0)
+			uv_run(&rig.loop, UV_RUN_ONCE);
+		ck_assert(!task.done);
+		if (i == 3)
+			activity_cancel(rig.activities, &task.activity);
+		if (i == 4)
+			rig_close(&rig);
+		else
+			task_wait(&rig, &task);
+		ck_assert(task.done);
+		if (i == 0) {
+			ck_assert_msg(task.activity.result.ok, "%s", task.activity.result.detail);
+			ck_assert_uint_eq(json_count(json_get(task.activity.result.output, "json")), ITEMS + 1);
+			ck_assert_ptr_nonnull(task.activity.result.evidence);
+			ck_assert_int_eq(stages_sum(&task.activity.result.stages), (int64_t)(rig.last_now_us - rig.first_now_us));
+		} else {
+			static const enum failure_class failures[] = {FAILURE_NONE, FAILURE_SCHEMA_INVALID, FAILURE_SCHEMA_INVALID, FAILURE_CANCELLED, FAILURE_INTERRUPTED};
+
+			ck_assert_msg(task.activity.result.failure == failures[i], "%zu: %s", i, task.activity.result.detail);
+			ck_assert_ptr_null(task.activity.result.output);
+			if (i <= 2)
+				ck_assert_msg(strstr(task.activity.result.detail, i == 1 ? "not JSON" : "schema") != NULL, "%s", task.activity.result.detail);
+		}
+		task_close(&task);
+	}
+}
+END_TEST
+
 /* Past ACTIVITY_QUEUE_MAX attempts in the queue the next one is refused; closing then ends them all as interrupted. */
 START_TEST(queue_is_bounded)
 {
@@ -536,6 +585,7 @@ int main(void)
 	tcase_add_test(cases, total_limit_holds);
 	tcase_add_test(cases, cancel_closes_the_stream);
 	tcase_add_test(cases, slots_are_kept);
+	tcase_add_test(cases, large_answers_are_read_aside);
 	tcase_add_test(cases, queue_is_bounded);
 	tcase_add_test(cases, nobody_there);
 	tcase_add_test(cases, gone_after_it_was_known);
