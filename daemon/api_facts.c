@@ -45,7 +45,18 @@ int api_cloud_event(struct arena *arena, struct bytes bytes, const char *origin,
 struct facts_args {
 	struct store_fact_filter filter;
 	struct digest document;
+	bool stream;
 };
+
+/* A mistyped id must not look like a run without facts. */
+static bool has_run(struct store_reader *reader, struct store_read *read, const char *id)
+{
+	struct store_run run;
+
+	if (id && reader_run(reader, &read->arena, id, &run, &read->error) == ERR_NOT_FOUND)
+		error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", id);
+	return read->error.code == ERR_NONE;
+}
 
 static void list_work(struct store_reader *reader, struct store_read *read)
 {
@@ -57,7 +68,9 @@ static void list_work(struct store_reader *reader, struct store_read *read)
 	uint64_t next = args->filter.after_seq;
 	size_t count;
 
-	if (reader_facts(reader, arena, &args->filter, &facts, &count, &read->error) != 0)
+	if (!has_run(reader, read, args->filter.run_id))
+		return;
+	if (args->stream || reader_facts(reader, arena, &args->filter, &facts, &count, &read->error) != 0)
 		return;
 	for (size_t i = 0; i < count; i++) {
 		struct json *document;
@@ -69,6 +82,23 @@ static void list_work(struct store_reader *reader, struct store_read *read)
 	json_set(arena, json, "facts", list);
 	json_set_number(arena, json, "next", (double)next);
 	api_print(own, json);
+}
+
+static void on_facts(struct api_read *own)
+{
+	struct facts_args *args = own->args;
+	struct error error = own->read.error;
+	struct buffer body = own->body;
+
+	if (error.code != ERR_NONE) {
+		buffer_close(&body);
+		api_fail(own->request, &error);
+	} else if (args->stream) {
+		buffer_close(&body);
+		feeds_open(&own->daemon->feeds, own->request, FEED_FACTS, args->filter.after_seq, NULL, &args->filter);
+	} else {
+		request_answer(own->request, 200, own->content_type, &body);
+	}
 }
 
 void api_list_facts(struct daemon *daemon, struct request *request, const char *const *parameters)
@@ -93,10 +123,11 @@ void api_list_facts(struct daemon *daemon, struct request *request, const char *
 	filter->reproducibility_class = request_query(request, "class");
 	filter->document = has_document ? &args->document : NULL;
 	filter->limit = limit > 0 ? limit : API_LIMIT_DEFAULT;
-	if (api_wants_stream(request))
+	args->stream = api_wants_stream(request);
+	if (args->stream && !filter->run_id)
 		feeds_open(&daemon->feeds, request, FEED_FACTS, filter->after_seq, NULL, filter);
 	else
-		api_read(daemon, request, list_work, args, NULL);
+		api_read(daemon, request, list_work, args, on_facts);
 }
 
 /* --- one fact ----------------------------------------------------------------------------------------------------- */
