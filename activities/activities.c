@@ -250,6 +250,9 @@ int activity_start(struct activities *activities, struct activity *activity, str
 	if (activities->queued >= ACTIVITY_QUEUE_MAX && (activity->kind == ACTIVITY_INFERENCE || activity->kind == ACTIVITY_EXTRACT))
 		return error_set(error, ERR_BUSY, "%zu attempts wait for their runtimes; at most %d may (ACTIVITY_QUEUE_MAX)", activities->queued,
 				 ACTIVITY_QUEUE_MAX);
+	if (activities->http.waiting_count >= HTTP_WAITING_MAX && activity->kind == ACTIVITY_HTTP)
+		return error_set(error, ERR_BUSY, "%zu requests of call: http wait while %zu are under way; at most %d may (HTTP_WAITING_MAX)",
+				 activities->http.waiting_count, activities->http.in_flight, HTTP_WAITING_MAX);
 	activity->result.started_ms = activities->ports.wall_ms(activities->ports.arg);
 	if (starters[activity->kind](activities, activity, error) != 0) {
 		arena_close(&activity->arena);
@@ -328,9 +331,10 @@ struct json *activities_counters_json(const struct activities *activities, struc
 {
 	struct curl_loop_counters curl = curl_loop_counters(activities->curl);
 	struct json *counters = json_object(arena), *attempts = json_object(arena);
+	size_t waiting = activities->queued + activities->http.waiting_count;
 
-	json_set_number(arena, counters, "inFlight", (double)(activities->active_count - activities->queued));
-	json_set_number(arena, counters, "waiting", (double)activities->queued);
+	json_set_number(arena, counters, "inFlight", (double)(activities->active_count - waiting));
+	json_set_number(arena, counters, "waiting", (double)waiting);
 	for (int i = 0; i < FAILURE_CLASS_COUNT; i++)
 		json_set_number(arena, attempts, i == FAILURE_NONE ? "succeeded" : failure_name((enum failure_class)i), (double)activities->attempts[i]);
 	json_set(arena, counters, "attempts", attempts);
@@ -427,6 +431,7 @@ int activities_open(struct activities **result, uv_loop_t *loop, const struct ac
 	list_init(&activities->active);
 	list_init(&activities->finished);
 	list_init(&activities->notes);
+	list_init(&activities->http.waiting);
 	list_init(&activities->deadlines_free);
 	list_init(&activities->deadlines_used);
 	documents_init(&activities->documents);

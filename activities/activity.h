@@ -120,7 +120,7 @@ int activities_open(struct activities **activities, uv_loop_t *loop, const struc
 /* Cancels all (each callback fires with FAILURE_INTERRUPTED), closes handles; on_closed fires when the last one is gone. */
 void activities_close(struct activities *activities, void (*on_closed)(void *arg), void *arg);
 
-/* 0, or ERR_BUSY past ACTIVITY_QUEUE_MAX, ERR_NOT_FOUND for an unknown runtime, ERR_INVALID for arguments that cannot be: the
+/* 0, or ERR_BUSY past ACTIVITY_QUEUE_MAX or HTTP_WAITING_MAX, ERR_NOT_FOUND for an unknown runtime, ERR_INVALID for arguments that cannot be: the
  * callback then never fires. */
 int activity_start(struct activities *activities, struct activity *activity, struct error *error);
 /* Closes the stream at once; the callback fires (later) with FAILURE_CANCELLED unless the result was already there. */

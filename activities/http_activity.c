@@ -1,6 +1,6 @@
 /* `call: http` (dsl.md 1.9): one request, its redirects if asked for, one result. Effects outside are possible, so each request
  * has a connection of its own and carries the idempotency key; addresses are checked where the socket is opened, on each hop
- * (semantics.md 3 and 10). Loop thread; a large answer is read on the uv pool. Start at http_activity_start(), then send_hop(). */
+ * (semantics.md 3 and 10). Loop thread; a large answer is read on the uv pool. Start at http_activity_start(), then admit() and send_hop(). */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -27,6 +27,8 @@ struct http_work {
 	bool transfer_open;
 	struct deadline *connect, *total;
 	bool receiving;
+	struct list link; /* in activities->http.waiting */
+	bool waiting, in_flight;
 
 	/* For the pool, which has the attempt's arena to itself meanwhile. */
 	uv_work_t pool;
@@ -356,6 +358,7 @@ static struct json *make_output(struct http_work *own, struct error *error)
 /* ---- The exchange ---- */
 
 static void send_hop(struct http_work *own);
+static void admit(struct activities *activities);
 
 static void leave_wire(struct http_work *own)
 {
@@ -375,6 +378,8 @@ static bool cancel_work(struct work *work)
 
 	if (own->in_pool)
 		return false;
+	if (own->waiting)
+		work->activity->result.queued_us = now_us(work->activities) - work->clock.since_us;
 	if (own->transfer_open)
 		transfer_cancel(&own->transfer);
 	if (work->activity->result.active_from_us != 0)
@@ -386,9 +391,16 @@ static bool cancel_work(struct work *work)
 static void free_work(struct work *work)
 {
 	struct http_work *own = CONTAINER_OF(work, struct http_work, work);
+	struct activities *activities = work->activities;
 
 	leave_wire(own);
+	if (own->waiting) {
+		list_remove(&own->link);
+		activities->http.waiting_count--;
+	}
+	activities->http.in_flight -= own->in_flight;
 	free(own);
+	admit(activities);
 }
 
 static bool is_redirect(int status)
@@ -666,6 +678,32 @@ static void send_hop(struct http_work *own)
 	deadline_start(own->connect, HTTP_CONNECT_MS);
 }
 
+/* Begins the requests whose turn it is. A turn lasts until the attempt ends: its answer is in memory as long. */
+static void admit(struct activities *activities)
+{
+	/* What ends while it begins comes back here; the loop below goes on then. */
+	if (activities->http.admitting || activities->closing)
+		return;
+	activities->http.admitting = true;
+	while (activities->http.in_flight < HTTP_IN_FLIGHT_MAX && !list_empty(&activities->http.waiting)) {
+		struct http_work *own = CONTAINER_OF(activities->http.waiting.next, struct http_work, link);
+		struct activity_result *result = &own->work.activity->result;
+
+		list_remove(&own->link);
+		activities->http.waiting_count--;
+		activities->http.in_flight++;
+		own->waiting = false;
+		own->in_flight = true;
+		if (own->work.clock.stage == &result->stages.queue) {
+			stage_enter(&own->work, &result->stages.dispatch);
+			result->queued_us = (uint64_t)result->stages.queue;
+		}
+		deadline_start(own->total, HTTP_TOTAL_MS);
+		send_hop(own);
+	}
+	activities->http.admitting = false;
+}
+
 int http_activity_start(struct activities *activities, struct activity *activity, struct error *error)
 {
 	struct http_work *own = memory_zero(sizeof(*own));
@@ -691,7 +729,11 @@ int http_activity_start(struct activities *activities, struct activity *activity
 	}
 	own->connect = deadline_new(activities, on_connect_due, own);
 	own->total = deadline_new(activities, on_total_due, own);
-	deadline_start(own->total, HTTP_TOTAL_MS);
-	send_hop(own);
+	own->waiting = true;
+	list_add_last(&activities->http.waiting, &own->link);
+	activities->http.waiting_count++;
+	if (activities->http.in_flight >= HTTP_IN_FLIGHT_MAX)
+		stage_enter(&own->work, &activity->result.stages.queue);
+	admit(activities);
 	return 0;
 }

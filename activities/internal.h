@@ -11,6 +11,8 @@ enum {
 	HTTP_TOTAL_MS = 5 * 60 * 1000,
 	HTTP_REDIRECTS_MAX = 10,
 	HTTP_RETRY_ATTEMPTS = 3,
+	HTTP_IN_FLIGHT_MAX = 256, /* requests of call: http at once: each has a connection, and its answer in memory until it ends */
+	HTTP_WAITING_MAX = 10 * 1000, /* requests of call: http that wait for their turn */
 	RETRY_FLOOR_MS = 500,
 	RETRY_CAP_MS = 60 * 1000,
 	POOL_BYTES_MIN = 64 << 10, /* CPU work on more than this leaves the loop thread */
@@ -55,6 +57,11 @@ struct activities {
 	size_t runtime_count;
 	struct list notes; /* configuration records on their way to the journal; runtimes.c */
 	struct address_rules *http_allow;
+	struct {
+		struct list waiting; /* first come, first served */
+		size_t waiting_count, in_flight;
+		bool admitting;
+	} http; /* http_activity.c */
 	struct documents documents;
 	char user_agent[64];
 

@@ -413,6 +413,65 @@ START_TEST(limits_of_requests_are_named)
 }
 END_TEST
 
+/* Past HTTP_IN_FLIGHT_MAX requests wait for their turn, first come, first served; past HTTP_WAITING_MAX the next one is refused. */
+START_TEST(requests_are_bounded)
+{
+	enum { FLYING = HTTP_IN_FLIGHT_MAX, COUNT = HTTP_IN_FLIGHT_MAX + HTTP_WAITING_MAX, SERVED = 20 };
+	struct task *tasks = memory_zero((COUNT + 1) * sizeof(*tasks));
+	struct activity_result *result;
+	struct json *counters;
+	struct arena arena;
+
+	open_all("127.0.0.1");
+	stub.silent = true;
+	stub.pieces[0].text = OK "text/plain\r\n\r\nx";
+	for (size_t i = 0; i <= COUNT; i++)
+		task_init(&tasks[i], ACTIVITY_HTTP, with("GET", "/", ""));
+	for (size_t i = 0; i < COUNT; i++)
+		task_start(&rig, &tasks[i]);
+	ck_assert_int_eq(activity_start(rig.activities, &tasks[COUNT].activity, &tasks[COUNT].error), ERR_BUSY);
+	ck_assert_ptr_nonnull(strstr(tasks[COUNT].error.message, "HTTP_WAITING_MAX"));
+	rig_turns(&rig, 300);
+	arena_init(&arena);
+	counters = activities_counters_json(rig.activities, &arena);
+	ck_assert_double_eq(json_get_number(counters, "inFlight", 0), FLYING);
+	ck_assert_double_eq(json_get_number(counters, "waiting", 0), HTTP_WAITING_MAX);
+	ck_assert_double_eq(json_get_number(counters, "connections", 0), FLYING);
+
+	/* One that waits is cancelled; it never had a connection. */
+	activity_cancel(rig.activities, &tasks[FLYING + 1].activity);
+	task_wait(&rig, &tasks[FLYING + 1]);
+	result = &tasks[FLYING + 1].activity.result;
+	ck_assert_int_eq(result->failure, FAILURE_CANCELLED);
+	ck_assert_uint_gt(result->queued_us, 0);
+	ck_assert_int_eq(json_get(result->record, "connections") == NULL, true);
+
+	/* One turn comes free, and goes from one to the next. */
+	stub.silent = false;
+	activity_cancel(rig.activities, &tasks[FLYING - 1].activity);
+	task_wait(&rig, &tasks[FLYING + SERVED]);
+	for (size_t i = 0; i < FLYING; i++)
+		ck_assert(tasks[i].done == (i == FLYING - 1));
+	for (size_t i = FLYING + 2; i <= FLYING + SERVED; i++) {
+		result = &tasks[i].activity.result;
+		ck_assert_msg(tasks[i].done && result->ok, "%zu: %s", i, result->detail);
+		ck_assert_uint_gt(tasks[i].order, tasks[i == FLYING + 2 ? FLYING : i - 1].order);
+		ck_assert_int_ge(result->stages.queue, 100 * 1000);
+		ck_assert_uint_eq(result->queued_us, (uint64_t)result->stages.queue);
+	}
+	ck_assert(!tasks[COUNT - 1].done);
+	ck_assert_uint_eq(rig.activities->http.in_flight, FLYING);
+	task_start(&rig, &tasks[COUNT]); /* there is room again */
+	rig_close(&rig);
+	for (size_t i = 0; i <= COUNT; i++) {
+		ck_assert(tasks[i].done);
+		task_close(&tasks[i]);
+	}
+	arena_close(&arena);
+	free(tasks);
+}
+END_TEST
+
 /* Nobody listens: unreachable. A name that does not exist: the same. */
 START_TEST(nobody_there)
 {
@@ -459,6 +518,7 @@ int main(void)
 	tcase_add_test(cases, cancel_closes);
 	tcase_add_test(cases, arguments_are_checked);
 	tcase_add_test(cases, limits_of_requests_are_named);
+	tcase_add_test(cases, requests_are_bounded);
 	tcase_add_test(cases, nobody_there);
 	tcase_add_test(cases, connect_limit_holds);
 	suite_add_tcase(suite, cases);
