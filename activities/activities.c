@@ -432,6 +432,7 @@ int activities_open(struct activities **result, uv_loop_t *loop, const struct ac
 	list_init(&activities->finished);
 	list_init(&activities->notes);
 	list_init(&activities->http.waiting);
+	activities->http.total_ms = HTTP_TOTAL_MS;
 	list_init(&activities->deadlines_free);
 	list_init(&activities->deadlines_used);
 	documents_init(&activities->documents);

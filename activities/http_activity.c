@@ -600,7 +600,8 @@ static void on_total_due(struct deadline *deadline)
 	struct http_work *own = deadline->owner;
 
 	cancel_work(&own->work);
-	work_finish(&own->work, FAILURE_TIMED_OUT, "no whole answer of %s within %d ms (HTTP_TOTAL_MS)", own->host, HTTP_TOTAL_MS);
+	work_finish(&own->work, FAILURE_TIMED_OUT, "no whole answer of %s within %lld ms (HTTP_TOTAL_MS)", own->host,
+		    (long long)own->work.activities->http.total_ms);
 }
 
 static void on_connecting(struct transfer *transfer)
@@ -698,7 +699,7 @@ static void admit(struct activities *activities)
 			stage_enter(&own->work, &result->stages.dispatch);
 			result->queued_us = (uint64_t)result->stages.queue;
 		}
-		deadline_start(own->total, HTTP_TOTAL_MS);
+		deadline_start(own->total, activities->http.total_ms);
 		send_hop(own);
 	}
 	activities->http.admitting = false;

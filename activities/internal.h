@@ -61,6 +61,7 @@ struct activities {
 		struct list waiting; /* first come, first served */
 		size_t waiting_count, in_flight;
 		bool admitting;
+		int64_t total_ms; /* HTTP_TOTAL_MS; a test does not wait that long */
 	} http; /* http_activity.c */
 	struct documents documents;
 	char user_agent[64];

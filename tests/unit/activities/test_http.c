@@ -497,6 +497,24 @@ START_TEST(connect_limit_holds)
 }
 END_TEST
 
+/* An answer that does not come to its end is given up after HTTP_TOTAL_MS, redirects and all; here after less. */
+START_TEST(total_limit_holds)
+{
+	open_all("127.0.0.1");
+	ck_assert_int_eq(rig.activities->http.total_ms, HTTP_TOTAL_MS);
+	rig.activities->http.total_ms = 200;
+	stub.pieces[0].text = OK "text/plain\r\n\r\nx";
+	stub.pieces[1] = (struct stub_piece){.text = "y", .delay_ms = 5000};
+	expect("GET", "/", "", FAILURE_TIMED_OUT, "HTTP_TOTAL_MS");
+	rig_turns(&rig, 30);
+	ck_assert_uint_eq(stub.closed_by_client, 1);
+	stub.pieces[0] = (struct stub_piece){.text = "HTTP/1.1 307 Go\r\nLocation: /again\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", .delay_ms = 60};
+	stub.pieces[1] = (struct stub_piece){0};
+	expect("GET", "/", ",\"redirect\":true", FAILURE_TIMED_OUT, "HTTP_TOTAL_MS");
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("http");
@@ -521,6 +539,7 @@ int main(void)
 	tcase_add_test(cases, requests_are_bounded);
 	tcase_add_test(cases, nobody_there);
 	tcase_add_test(cases, connect_limit_holds);
+	tcase_add_test(cases, total_limit_holds);
 	suite_add_tcase(suite, cases);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
