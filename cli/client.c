@@ -34,6 +34,13 @@ int client_open(struct client *client, const struct client_options *options, str
 {
 	memset(client, 0, sizeof *client);
 	const char *socket_path = options->socket_path, *url = options->url;
+	/* An empty word is mostly a variable that was not set: it must not mean the default's daemon, nor any. */
+	if (socket_path != NULL && (socket_path[0] == '\0' || strcmp(socket_path, "unix:") == 0))
+		return error_set(error, ERR_INVALID, "--socket is empty: the path of the daemon's socket is meant");
+	if (url != NULL && url[0] == '\0')
+		return error_set(error, ERR_INVALID, "--url is empty: the daemon's address is meant");
+	if (options->data_dir != NULL && options->data_dir[0] == '\0')
+		return error_set(error, ERR_INVALID, "--data is empty: the daemon's data folder is meant");
 	if (socket_path != NULL && url != NULL)
 		return error_set(error, ERR_INVALID, "--socket and --url exclude each other: give one of them");
 	/* A flag for one of the two is stronger than the environment's word for the other. */

@@ -89,17 +89,36 @@ int command_fail(struct command *command, enum exit_status status, const char *h
 	return status;
 }
 
+/* A daemon's configuration says what it runs with and its data folder who it is, so a line to copy names both. */
+static const char *start_hint(struct command *command)
+{
+	struct arena *arena = &command->arena;
+	static const char name[] = "/reprise.sock";
+	const char *path = command->client.socket_path;
+	if (path == NULL)
+		return "is a daemon listening there? reprised --data DIR --config FILE --listen tcp:127.0.0.1:PORT starts one";
+	size_t len = strlen(path), name_len = sizeof name - 1;
+	if (len > name_len && strcmp(path + len - name_len, name) == 0)
+		return arena_printf(arena, "start one with: reprised --data %.*s --config FILE; or name another socket with --socket", (int)(len - name_len), path);
+	return arena_printf(arena, "start one with: reprised --data DIR --config FILE --listen unix:%s; or name another socket with --socket", path);
+}
+
+static int fail_unreachable(struct command *command, const char *before, const char *colon)
+{
+	const char *path = command->client.socket_path;
+	struct stat found;
+	if (path != NULL && stat(path, &found) == 0 && !S_ISSOCK(found.st_mode))
+		return command_fail(command, STATUS_UNREACHABLE, S_ISDIR(found.st_mode) ? "--data DIR names a data folder, --socket the socket in it" : "name the daemon's socket with --socket",
+				    "%s%s%s is no socket but a %s", before, colon, path, S_ISDIR(found.st_mode) ? "folder" : S_ISREG(found.st_mode) ? "regular file" : "special file");
+	return command_fail(command, STATUS_UNREACHABLE, start_hint(command), "%s%sno daemon answers at %s", before, colon, client_place(&command->client));
+}
+
 int command_fail_error(struct command *command, const struct error *error, const char *context)
 {
 	const char *before = context == NULL ? "" : context, *colon = context == NULL ? "" : ": ";
 	switch (error->code) {
 	case ERR_UNREACHABLE:
-		return command_fail(command, STATUS_UNREACHABLE,
-				    arena_printf(&command->arena, command->client.url != NULL
-						 ? "is a daemon listening there? reprised --listen tcp:127.0.0.1:PORT starts one"
-						 : "start one with: reprised --listen unix:%s, or name another socket with --socket",
-						 client_place(&command->client)),
-				    "%s%sno daemon answers at %s", before, colon, client_place(&command->client));
+		return fail_unreachable(command, before, colon);
 	case ERR_DENIED:
 		return command_fail(command, STATUS_DENIED, NULL, "%s%s%s", before, colon, error->message);
 	case ERR_NOT_FOUND:
@@ -237,12 +256,12 @@ char *path_of(struct command *command, const char *prefix, const char *id, const
 
 /* --- files and values --------------------------------------------------------------------------------------------- */
 
-static int read_descriptor(struct command *command, int fd, const char *name, struct bytes *bytes)
+static int read_descriptor(struct command *command, int fd, const char *name, size_t max, const char *max_name, struct bytes *bytes)
 {
 	struct buffer content;
 	uint8_t block[65536];
 	ssize_t got;
-	buffer_init(&content, COMMAND_FILE_MAX);
+	buffer_init(&content, max);
 	while ((got = read(fd, block, sizeof block)) > 0 || (got < 0 && errno == EINTR)) {
 		if (got > 0)
 			buffer_add(&content, block, (size_t)got);
@@ -251,7 +270,7 @@ static int read_descriptor(struct command *command, int fd, const char *name, st
 	}
 	int status = STATUS_OK;
 	if (content.overflow)
-		status = command_fail(command, STATUS_ERROR, NULL, "%s is larger than the limit of %d bytes (COMMAND_FILE_MAX)", name, COMMAND_FILE_MAX);
+		status = command_fail(command, STATUS_ERROR, NULL, "%s is larger than the limit of %zu bytes (%s)", name, max, max_name);
 	else if (got < 0)
 		status = command_fail(command, STATUS_ERROR, NULL, "read %s: %s", name, strerror(errno));
 	else
@@ -260,16 +279,25 @@ static int read_descriptor(struct command *command, int fd, const char *name, st
 	return status;
 }
 
-int command_read_file(struct command *command, const char *path, struct bytes *bytes)
+int command_read_named(struct command *command, const char *what, const char *path, size_t max, const char *max_name, struct bytes *bytes)
 {
-	if (strcmp(path, "-") == 0)
-		return read_descriptor(command, STDIN_FILENO, "standard input", bytes);
+	bool is_input = strcmp(path, "-") == 0;
+	const char *name = is_input ? "standard input" : path;
+	if (what[0] != '\0')
+		name = arena_printf(&command->arena, "%s %s", what, name);
+	if (is_input)
+		return read_descriptor(command, STDIN_FILENO, name, max, max_name, bytes);
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
-		return command_fail(command, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_ERROR, NULL, "open %s: %s", path, strerror(errno));
-	int status = read_descriptor(command, fd, path, bytes);
+		return command_fail(command, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_ERROR, NULL, "open %s: %s", name, strerror(errno));
+	int status = read_descriptor(command, fd, name, max, max_name, bytes);
 	close(fd);
 	return status;
+}
+
+int command_read_file(struct command *command, const char *path, struct bytes *bytes)
+{
+	return command_read_named(command, "", path, COMMAND_FILE_MAX, "COMMAND_FILE_MAX", bytes);
 }
 
 int command_read_value(struct command *command, const char *what, const char *text, struct json **value)
@@ -281,7 +309,7 @@ int command_read_value(struct command *command, const char *what, const char *te
 	bool is_file = text[0] == '@' || strcmp(text, "-") == 0;
 	if (is_file) {
 		name = text[0] == '@' ? text + 1 : "standard input";
-		if ((status = command_read_file(command, text[0] == '@' ? text + 1 : "-", &source)) != STATUS_OK)
+		if ((status = command_read_named(command, what, text[0] == '@' ? text + 1 : "-", COMMAND_FILE_MAX, "COMMAND_FILE_MAX", &source)) != STATUS_OK)
 			return status;
 	}
 	if ((*value = json_parse(&command->arena, source, JSON_STRICT, NULL, &error)) != NULL)
@@ -337,6 +365,9 @@ int command_read_ids(struct command *command, size_t first, const char ***ids, s
 		memcpy(*ids, list, used * sizeof **ids);
 	*count = used;
 	free(list);
+	if (strncmp(command->verb->arguments, "RUN", 3) == 0)
+		for (size_t i = 0; i < used && status == STATUS_OK; i++)
+			status = command_check_run_id(command, (*ids)[i]);
 	return status;
 }
 

@@ -98,6 +98,8 @@ int client_ready(struct command *command); /* opens the client once */
 
 /* Files and values. "-" is standard input. */
 int command_read_file(struct command *command, const char *path, struct bytes *bytes);
+/* The same with another limit; `what` ("definition") stands before the path in messages. */
+int command_read_named(struct command *command, const char *what, const char *path, size_t max, const char *max_name, struct bytes *bytes);
 /* JSON | @FILE | - ; a YAML file is taken too. */
 int command_read_value(struct command *command, const char *what, const char *text, struct json **value);
 /* The arguments from `first` on; "-" among them: ids from standard input, one a line. */

@@ -183,6 +183,8 @@ static int make_folder(struct bench *bench)
 	const char *parent = command_option(command, "data");
 	if (parent == NULL)
 		parent = getenv("TMPDIR") != NULL && getenv("TMPDIR")[0] != '\0' ? getenv("TMPDIR") : "/tmp";
+	else if (mkdir(parent, 0700) != 0 && errno != EEXIST)
+		return command_fail(command, STATUS_ERROR, "--data DIR names another place", "make the folder %s: %s", parent, strerror(errno));
 	bench->folder = arena_printf(&command->arena, "%s/reprise-bench-XXXXXX", parent);
 	if (mkdtemp(bench->folder) == NULL) {
 		int status = command_fail(command, STATUS_ERROR, "--data DIR names another place", "make a scratch folder in %s: %s", parent, strerror(errno));

@@ -2,6 +2,18 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "workflow/base/time.h"
+
+/* Ending an ended run changes nothing and is no error, but it is not what was asked for either. A run that had been
+ * cancelled before is told from one cancelled now by its time, where the daemon's clock is ours. */
+static bool ended_before(struct command *command, const struct json *run, int64_t began_ms)
+{
+	const char *status = json_get_text(run, "status"), *ended = json_get_text(run, "endedAt");
+	int64_t ended_ms;
+	if (!run_ended(run))
+		return false;
+	return strcmp(status, "cancelled") != 0 || (command->client.socket_path != NULL && ended != NULL && time_parse(ended, &ended_ms) && ended_ms < began_ms);
+}
 
 static int end_runs(struct command *command, const char *suffix, const char *verb)
 {
@@ -17,6 +29,7 @@ static int end_runs(struct command *command, const char *suffix, const char *ver
 
 	struct json *body = json_object(&command->arena);
 	json_set_text(&command->arena, body, "reason", reason);
+	int64_t began_ms = clock_wall_ms();
 	for (size_t i = 0; i < count; i++) {
 		struct json *answer;
 		status = command_post(command, path_of(command, "/v1/runs/", ids[i], suffix), body, &answer);
@@ -30,7 +43,8 @@ static int end_runs(struct command *command, const char *suffix, const char *ver
 		if (command->output.format == FORMAT_IDS)
 			output_line(&command->output, "%s", ids[i]);
 		else if (command->output.format == FORMAT_TEXT)
-			output_line(&command->output, "%s  %s", ids[i], json_get_text(answer, "status") != NULL ? json_get_text(answer, "status") : "asked for");
+			output_line(&command->output, ended_before(command, answer, began_ms) ? "%s  had already ended (%s)" : "%s  %s", ids[i],
+				    json_get_text(answer, "status") != NULL ? json_get_text(answer, "status") : "asked for");
 		else if (answer != NULL)
 			output_json(&command->output, answer);
 	}

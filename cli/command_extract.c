@@ -57,10 +57,12 @@ static int upload(struct command *command, const char *path, struct bytes bytes,
 	struct error error;
 	struct json *answer = NULL;
 	if (bytes.len == 0)
-		return command_fail(command, STATUS_ERROR, NULL, "%s is empty: there is nothing to extract", path);
+		return command_fail(command, STATUS_ERROR, NULL, "document %s is empty: there is nothing to extract", path);
 	int status = command_send(command, &request, &reply);
-	if (status == STATUS_OK && reply.status != 200 && reply.status != 201)
+	if (status == STATUS_OK && reply.status != 200 && reply.status != 201) {
+		output_note(&command->output, "reprise: document %s was refused", path);
 		status = command_fail_reply(command, &request, &reply);
+	}
 	else if (status == STATUS_OK && (answer = command_parse_reply(command, &reply, &error)) == NULL)
 		status = command_fail(command, STATUS_ERROR, NULL, "upload of %s: the answer is not JSON: %s", path, error.message);
 	else if (status == STATUS_OK && (*digest = json_get_text(answer, "digest")) == NULL)
@@ -270,7 +272,7 @@ int command_extract(struct command *command)
 	if (id != NULL && !id_valid(id))
 		return command_fail(command, STATUS_USAGE, NULL, "--id %s: an id is 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
 	if ((status = command_duration(command, "timeout", &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK ||
-	    (status = command_read_file(command, path, &document)) != STATUS_OK)
+	    (status = command_read_named(command, "document", path, COMMAND_FILE_MAX, "COMMAND_FILE_MAX", &document)) != STATUS_OK)
 		return status;
 	if (schema == NULL)
 		json_set_text(arena, body, "definition", EXTRACT_WORKFLOW);

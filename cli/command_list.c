@@ -102,7 +102,7 @@ int command_list(struct command *command)
 	} else if (command->output.format == FORMAT_TEXT) {
 		print_runs(command, all);
 		if (cursor[0] != '\0')
-			output_note(&command->output, "more runs follow: --limit N or --all shows them");
+			output_note(&command->output, "showing %llu; --all lists every one", (unsigned long long)given);
 	}
 	return STATUS_OK;
 }

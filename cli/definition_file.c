@@ -139,7 +139,7 @@ int definition_check_file(struct command *command, const char *path, const struc
 	struct arena *arena = &command->arena;
 	*good = false;
 	*inlined = false;
-	int status = command_read_file(command, path, source);
+	int status = command_read_named(command, "definition", path, DEFINITION_SOURCE_MAX, "DEFINITION_SOURCE_MAX", source);
 	if (status != STATUS_OK)
 		return status;
 
@@ -195,14 +195,38 @@ void print_problems(struct command *command, const struct json *problems)
 	}
 }
 
+static bool looks_like_document(const char *path)
+{
+	static const char *const suffixes[] = {".md", ".markdown", ".txt"};
+	const char *suffix = strrchr(path, '.');
+	for (size_t i = 0; suffix != NULL && i < COUNT_OF(suffixes); i++)
+		if (strcasecmp(suffix, suffixes[i]) == 0)
+			return true;
+	return false;
+}
+
+/* A warning without a hint asks nothing of who starts a run: `definition validate` and `definition add` tell it, once. */
+static struct json *with_hints(struct arena *arena, const struct json *problems)
+{
+	struct json *kept = json_array(arena);
+	for (size_t i = 0; i < json_count(problems); i++) {
+		const char *severity = json_get_text(json_at(problems, i), "severity");
+		if (severity == NULL || strcmp(severity, "warning") != 0 || json_get_text(json_at(problems, i), "hint") != NULL)
+			json_add(arena, kept, json_at(problems, i));
+	}
+	return kept;
+}
+
 int command_load_definition(struct command *command, const char *path, const struct json **document, struct bytes *source, bool *inlined)
 {
-	bool good;
+	bool good, adding = strcmp(command->verb->name, "definition add") == 0;
 	struct json *problems = json_array(&command->arena);
 	int status = definition_check_file(command, path, document, source, inlined, problems, &good);
 	if (status != STATUS_OK)
 		return status;
-	print_problems(command, problems);
+	if (!good && looks_like_document(path))
+		return command_fail(command, STATUS_ERROR, arena_printf(&command->arena, "reprise extract %s takes facts from it", path), "%s is a document, not a definition", path);
+	print_problems(command, adding || !good ? problems : with_hints(&command->arena, problems));
 	if (!good)
 		return command_fail(command, STATUS_ERROR, "nothing was sent", "%s is not a definition that this release can run", path);
 	return STATUS_OK;

@@ -26,21 +26,27 @@ const struct option_rule global_options[] = {
 	{NULL, 0, NULL, NULL, false},
 };
 
+/* Edits from one word to the other; two letters that changed places are one edit. */
 static size_t distance(const char *a, const char *b)
 {
-	size_t row[WORD_LEN_MAX + 1], len_a = strlen(a), len_b = strlen(b);
+	size_t rows[3][WORD_LEN_MAX + 1], len_a = strlen(a), len_b = strlen(b);
+	size_t *before = rows[0], *last = rows[1], *row = rows[2];
 	if (len_a > WORD_LEN_MAX || len_b > WORD_LEN_MAX)
 		return SIZE_MAX;
 	for (size_t j = 0; j <= len_b; j++)
-		row[j] = j;
+		row[j] = before[j] = j;
 	for (size_t i = 1; i <= len_a; i++) {
-		size_t diagonal = row[0];
+		size_t *free_row = before;
+		before = last;
+		last = row;
+		row = free_row;
 		row[0] = i;
 		for (size_t j = 1; j <= len_b; j++) {
-			size_t best = diagonal + (a[i - 1] != b[j - 1]);
-			diagonal = row[j];
-			best = row[j] + 1 < best ? row[j] + 1 : best;
+			size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
+			best = last[j] + 1 < best ? last[j] + 1 : best;
 			best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best)
+				best = before[j - 2] + 1;
 			row[j] = best;
 		}
 	}
@@ -50,7 +56,8 @@ static size_t distance(const char *a, const char *b)
 const char *nearest_word(const char *typed, const char *const *words, size_t count)
 {
 	const char *best = NULL;
-	size_t best_distance = strlen(typed) / 2 + 1;
+	/* One slip, or one in three letters: what is further away was another word. */
+	size_t len = strlen(typed), best_distance = len < 2 ? 0 : len < 6 ? 2 : len / 3 + 1;
 	for (size_t i = 0; i < count; i++) {
 		size_t away = distance(typed, words[i]);
 		if (away < best_distance) {
@@ -188,10 +195,13 @@ static int choose_verb(struct command *command, int argc, char **argv, bool *ski
 		bool wants_help = false;
 		for (int i = 1; i < argc; i++)
 			wants_help |= strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0 || (skip[i] && strcmp(argv[i], "help") == 0);
-		if (wants_help && is_group(words[0]) && words[1] == NULL) {
+		bool group_help = words[1] != NULL && strcmp(words[1], "help") == 0; /* "fact help" as "help fact" */
+		if (is_group(words[0]) && (group_help || (wants_help && words[1] == NULL))) {
 			add_option(command, find_rule(global_options, "help", 4, 0), NULL);
 			command->group = words[0];
 			skip[places[0]] = true;
+			if (group_help)
+				skip[places[1]] = true;
 			return STATUS_OK;
 		}
 		return fail_unknown_verb(command, words[0], words[1]);
@@ -319,12 +329,13 @@ int command_parse(struct command *command, int argc, char **argv, bool *help)
 	if (command->verb == NULL)
 		return command_fail(command, STATUS_USAGE, "reprise --help lists the verbs", "no verb given");
 	const struct verb *verb = command->verb;
+	const char *usage = arena_printf(&command->arena, "usage: reprise %s%s%s", verb->name, verb->arguments[0] == '\0' ? "" : " ", verb->arguments);
 	if (command->argument_count < verb->arguments_min)
-		return command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "usage: reprise %s %s", verb->name, verb->arguments),
-				    "%s: an argument is missing", verb->name);
+		return command_fail(command, STATUS_USAGE, usage, "%s: an argument is missing", verb->name);
 	if (command->argument_count > verb->arguments_max)
-		return command_fail(command, STATUS_USAGE, arena_printf(&command->arena, "usage: reprise %s %s", verb->name, verb->arguments),
-				    "%s: one argument too many: %s", verb->name, command->arguments[verb->arguments_max]);
+		return command_fail(command, STATUS_USAGE, usage, "%s: one argument too many: %s", verb->name, command->arguments[verb->arguments_max]);
+	if (verb->arguments_max == 1 && command->argument_count == 1 && strstr(verb->arguments, "RUN") != NULL)
+		return command_check_run_id(command, command->arguments[0]);
 	return STATUS_OK;
 }
 

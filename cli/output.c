@@ -272,10 +272,12 @@ const char *output_time(struct output *output, struct arena *arena, const char *
 	if (output->time_format == TIME_ISO) {
 		time_t seconds = (time_t)(ms / 1000);
 		struct tm broken;
-		char iso[40];
+		char date[40], zone[16];
 		localtime_r(&seconds, &broken);
-		strftime(iso, sizeof iso, "%Y-%m-%dT%H:%M:%S%z", &broken);
-		return arena_text(arena, iso);
+		strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &broken);
+		strftime(zone, sizeof zone, "%z", &broken);
+		/* RFC 3339 wants the colon in "+02:00", so that the text can be given back as a time. */
+		return arena_printf(arena, "%s%.3s:%s", date, zone, strlen(zone) > 3 ? zone + 3 : "00");
 	}
 	int64_t ago = (clock_wall_ms() - ms) / 1000;
 	const char *tail = ago < 0 ? "from now" : "ago";

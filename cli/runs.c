@@ -203,6 +203,9 @@ void run_print(struct command *command, const struct json *run)
 	output_text(output, "status    ");
 	output_coloured(output, status_colour(status), status == NULL ? "?" : status);
 	output_line(output, "%s", "");
+	/* Whether it was killed is in the same member; a text of the user's own is what it was ended for. */
+	if (json_get_text(run, "reason") != NULL)
+		output_line(output, "reason    %s", json_get_text(run, "reason"));
 	if (json_get_text(run, "createdAt") != NULL)
 		output_line(output, "created   %s%s%s", output_time(output, arena, json_get_text(run, "createdAt")), wall != NULL ? run_ended(run) ? ", took " : ", for " : "",
 			    wall != NULL ? wall : "");
