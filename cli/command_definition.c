@@ -59,7 +59,7 @@ int command_definition_list(struct command *command)
 		if (status != STATUS_OK)
 			return status;
 		const struct json *page = json_get(answer, "definitions");
-		for (size_t i = 0; i < json_count(page); i++)
+		for (size_t i = 0; json_is(page, JSON_ARRAY) && i < json_count(page); i++)
 			json_add(&command->arena, list, json_at(page, i));
 		cursor = json_count(page) == 0 ? NULL : json_get_text(answer, "cursor");
 	} while (cursor != NULL);

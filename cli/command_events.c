@@ -58,7 +58,7 @@ int command_events(struct command *command)
 		if ((status = command_get(command, path, &answer)) != STATUS_OK)
 			return status;
 		const struct json *events = json_get(answer, "events");
-		for (size_t i = 0; i < json_count(events); i++) {
+		for (size_t i = 0; json_is(events, JSON_ARRAY) && i < json_count(events); i++) {
 			if (whole)
 				json_add(arena, all, json_at(events, i));
 			else

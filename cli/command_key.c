@@ -29,7 +29,7 @@ int command_key_list(struct command *command)
 	const struct json *keys = json_get(answer, "keys");
 	table_init(&table, &command->arena, columns, COUNT_OF(columns));
 	table.uncut = true;
-	for (size_t i = 0; i < json_count(keys); i++) {
+	for (size_t i = 0; json_is(keys, JSON_ARRAY) && i < json_count(keys); i++) {
 		const struct json *key = json_at(keys, i);
 		const char *id = json_get_text(key, "keyid");
 		if (command->output.format == FORMAT_JSONL)
@@ -199,7 +199,7 @@ int command_key_export(struct command *command)
 	if (status != STATUS_OK)
 		return status;
 	const struct json *keys = json_get(answer, "keys");
-	for (size_t i = 0; i < json_count(keys); i++) {
+	for (size_t i = 0; json_is(keys, JSON_ARRAY) && i < json_count(keys); i++) {
 		const char *of = json_get_text(json_at(keys, i), "purpose");
 		if (purpose == NULL || (of != NULL && strcmp(of, purpose) == 0))
 			json_add(&command->arena, chosen, json_at(keys, i));

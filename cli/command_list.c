@@ -33,7 +33,7 @@ static void print_runs(struct command *command, const struct json *runs)
 	struct arena *arena = &command->arena;
 	struct table table;
 	table_init(&table, arena, columns, sizeof columns / sizeof *columns);
-	for (size_t i = 0; i < json_count(runs); i++) {
+	for (size_t i = 0; json_is(runs, JSON_ARRAY) && i < json_count(runs); i++) {
 		const struct json *run = json_at(runs, i);
 		const char *cells[] = {json_get_text(run, "id"), json_get_text(run, "status"), output_time(&command->output, arena, json_get_text(run, "createdAt")),
 				       run_wall_text(command, run), run_workflow_text(command, run)};
@@ -77,7 +77,7 @@ int command_list(struct command *command)
 		const struct json *runs = status == STATUS_OK ? json_get(answer, "runs") : NULL;
 		const char *next = status == STATUS_OK ? json_get_text(answer, "cursor") : NULL;
 		snprintf(cursor, sizeof cursor, "%s", next == NULL || json_count(runs) == 0 ? "" : next);
-		for (size_t i = 0; i < json_count(runs) && given < limit; i++, given++) {
+		for (size_t i = 0; json_is(runs, JSON_ARRAY) && i < json_count(runs) && given < limit; i++, given++) {
 			struct json *run = json_at(runs, i);
 			if (command->output.format == FORMAT_IDS)
 				output_line(&command->output, "%s", json_get_text(run, "id"));

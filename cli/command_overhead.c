@@ -49,7 +49,7 @@ static int show_recent(struct command *command)
 	struct table table;
 	table_init(&table, arena, columns, sizeof columns / sizeof *columns);
 	const struct json *runs = json_get(answer, "runs");
-	for (size_t i = 0; i < json_count(runs); i++) {
+	for (size_t i = 0; json_is(runs, JSON_ARRAY) && i < json_count(runs); i++) {
 		const char *id = json_get_text(json_at(runs, i), "id");
 		struct json *run;
 		if ((status = command_get(command, path_of(command, "/v1/runs/", id, ""), &run)) != STATUS_OK)

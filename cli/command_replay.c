@@ -64,7 +64,7 @@ int command_replay(struct command *command)
 		if (status != STATUS_OK)
 			return status;
 		const struct json *runs = json_get(answer, "runs");
-		for (size_t i = 0; i < json_count(runs); i++, replayed++) {
+		for (size_t i = 0; json_is(runs, JSON_ARRAY) && i < json_count(runs); i++, replayed++) {
 			status = replay_one(command, json_get_text(json_at(runs, i), "id"));
 			if (status != STATUS_OK && status != STATUS_REPLAY_DIFFERS)
 				return status;

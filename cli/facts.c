@@ -43,7 +43,8 @@ int facts_each(struct command *command, const char *run_id, uint64_t limit, bool
 		buffer_close(&path);
 		const struct json *facts = json_get(answer, "facts");
 		for (size_t i = 0; i < json_count(facts) && given < limit && status == STATUS_OK; i++, given++)
-			status = on_fact(arg, json_at(facts, i));
+			status = json_get_text(json_at(facts, i), "id") != NULL ? on_fact(arg, json_at(facts, i))
+				: command_fail(command, STATUS_ERROR, "is this address a Reprise daemon?", "/v1/facts: an answer with a fact that has no id");
 		/* The feed never ends: an empty page that leads nowhere is the present; one that leads on was all passed over. */
 		double next = json_get_number(answer, "next", -1);
 		bool empty = json_count(facts) == 0;

@@ -748,6 +748,23 @@ await test('fact verify takes envelope, entry and proof from the daemon and chec
 	await expects(4, ['fact', 'verify', '123456789012', '--key', join(vectors, 'keys/fact.pub.pem'), '--log-key', join(vectors, 'keys/log.vkey')]);
 });
 
+await test('answers whose members have other types than agreed, or none, end with an error or a short listing, never with a crash', async () => {
+	const odd = [null, 5, 'x', [null, 5, 'x', {}, [[]]], { a: [1], id: 7 }, {}];
+	const names = ['id', 'status', 'workflow', 'labels', 'tasks', 'error', 'overhead', 'facts', 'events', 'runs', 'keys', 'runtimes', 'entries', 'checkpoints', 'definitions', 'output',
+		'value', 'grounding', 'section', 'checks', 'reproducibility', 'detail', 'problems', 'next'];
+	const bodies = ['', 'null', '5', '[]', ...odd.map(value => JSON.stringify(Object.fromEntries(names.map(name => [name, value])))),
+		JSON.stringify({ id: 'x', status: 'completed', tasks: [{ name: 'a', reference: '/do/0/a', iteration: ['x', null], status: 'completed' }] })];
+	const verbs = [['list'], ['show', 'x'], ['result', 'x'], ['events', 'x'], ['events', 'x', '-f'], ['overhead', 'x'], ['overhead'], ['replay', '--all'], ['fact', 'list'], ['fact', 'show', 'x'],
+		['fact', 'verify', 'x'], ['fact', 'verify', '--all'], ['fact', 'export'], ['fact', 'export', '--format', 'csv'], ['journal', 'stats'], ['key', 'list'], ['key', 'export'], ['runtime', 'list'],
+		['runtime', 'probe', 'x'], ['definition', 'list'], ['definition', 'show', 'n/t'], ['config', 'show', '--effective'], ['version']];
+	for (const body of bodies) {
+		serve(() => [200, body]);
+		// Those without a code for it end with a signal, those with a sanitizer fail in reprise().
+		for (const result of await Promise.all(verbs.map(verb => reprise(verb))))
+			check(result.signal === null, `signal ${result.signal} on ${body.slice(0, 200)}: ${result.errors}`);
+	}
+});
+
 await test('key list and export print public keys as PEM, verifier key and ring', async () => {
 	serve(() => [200, keys]);
 	check((await expects(0, ['key', 'list'])).out.includes(logKey), 'list');
