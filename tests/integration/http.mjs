@@ -3,7 +3,7 @@
 // Needs Node 20 and nothing else. REPRISED and REPRISE_SIM name the programs (default build/…).
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
@@ -772,7 +772,11 @@ await test('a folder that cannot be written is told, with status 1', async () =>
 	chmodSync(readonly, 0o555);
 	chmodSync(folder, 0o755);
 	const asRoot = process.getuid() === 0;
-	const nobody = start(program, ['--data', join(readonly, 'data')], asRoot ? { uid: 65534 } : {});
+	// Another user may not be able to reach the program where it was built: a copy beside the folder is.
+	const copy = join(folder, 'reprised-copy');
+	copyFileSync(program, copy);
+	chmodSync(copy, 0o755);
+	const nobody = start(copy, ['--data', join(readonly, 'data')], asRoot ? { uid: 65534 } : {});
 	equal((await nobody.ended).status, 1, 'status');
 	check(nobody.errors.includes(readonly) && /permission|read-only|written/i.test(nobody.errors), nobody.errors);
 });
