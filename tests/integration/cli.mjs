@@ -126,7 +126,7 @@ do:
 const verbs = spawnSync(program, ['--help'], { env: environment }).stdout.toString().split('\n').filter(line => /^ {2}[a-z]/.test(line)).map(line => line.slice(2, 23).trim()).filter(name => !name.startsWith('reprise'));
 
 await test('every verb of this release has a help text with an example, on standard output', async () => {
-	for (const verb of ['submit', 'list', 'count', 'show', 'result', 'events', 'replay', 'overhead', 'cancel', 'extract', 'infer', 'fact list', 'fact show', 'fact verify', 'fact export', 'journal verify', 'journal stats', 'key list', 'key generate', 'key export', 'definition add', 'definition list', 'definition show', 'definition validate', 'runtime list', 'runtime show', 'runtime probe', 'provenance show', 'config show', 'bench overhead', 'bench memory', 'version'])
+	for (const verb of ['submit', 'list', 'count', 'show', 'result', 'events', 'replay', 'overhead', 'cancel', 'extract', 'infer', 'fact list', 'fact show', 'fact verify', 'fact export', 'journal verify', 'journal export', 'journal stats', 'key list', 'key generate', 'key export', 'definition add', 'definition list', 'definition show', 'definition validate', 'runtime list', 'runtime show', 'runtime probe', 'provenance show', 'config show', 'bench overhead', 'bench memory', 'version'])
 		check(verbs.includes(verb), `${verb} is not in the help: ${verbs}`);
 	for (const verb of verbs) {
 		const result = await expects(0, [...verb.split(' '), '--help']);
@@ -154,6 +154,9 @@ await test('unknown verbs and options end with 2 and name the nearest', async ()
 	await expects(2, ['submit', hello, '--id', 'a b']);
 	await expects(2, ['list', '--status', 'dead']);
 	await expects(2, ['list', '--since', 'yesterday']);
+	check(!(await expects(2, ['wibble'])).errors.includes('did you mean'), 'a far word');
+	equal((await expects(2, ['list', 'x'])).errors.split('\n')[1], '  usage: reprise list', 'no space at the end');
+	check((await expects(0, ['fact', 'help'])).out.includes('fact verify'), 'help on a group');
 	await expects(2, ['version', '--socket', '/x', '--url', 'http://x'].slice(0, 0).concat(['list', '--socket', '/x', '--url', 'http://x']));
 });
 
@@ -294,6 +297,26 @@ await test('journal verify of a file, of a data folder and of a daemon without t
 	check(result.errors.includes("the log's key is needed"), result.errors);
 });
 
+await test('evidence that is given is used, or refused: never skipped in silence', async () => {
+	const key = ['--key', join(vectors, 'keys/fact.pub.pem')], file = join(vectors, 'envelope.json'), empty = join(folder, 'empty'), proof = join(vectors, 'fact.tlog-proof'), recorded = join(vectors, 'fact.entry');
+	writeFileSync(empty, '');
+	check((await expects(2, ['fact', 'verify', file, ...key, '--proof', proof], { socket: null })).errors.includes('--proof goes with --entry FILE'), 'a proof without its entry');
+	for (const name of ['fact', 'entry', 'proof'])
+		check((await expects(2, ['fact', 'verify', '123456789012', `--${name}`, recorded], { socket: null })).errors.includes(`--${name} goes with a FILE`), name);
+	check((await expects(2, ['fact', 'verify', file, ...key, '--root-key', key[1]], { socket: null })).errors.includes('--keyring'), 'a root key without a ring');
+	for (const bad of [empty, hello]) {
+		for (const words of [['--entry', recorded, '--proof', bad], ['--entry', bad], ['--fact', bad], ['--keyring', bad]])
+			for (const keys of [key, []])
+				check((await expects(25, ['fact', 'verify', file, ...keys, ...words], { socket: null })).errors.includes(bad), words.join(' '));
+	}
+	for (const name of ['document', 'section', 'prompt', 'schema', 'request', 'response'])
+		await expects(25, ['fact', 'verify', file, ...key, `--${name}`, empty], { socket: null });
+	const many = join(folder, 'many.jsonl'), line = JSON.stringify(JSON.parse(readFileSync(file, 'utf8')));
+	writeFileSync(many, `${line}\n`.repeat(4));
+	const short = await expects(0, ['fact', 'verify', many, ...key, '--document', join(vectors, 'document.txt')], { socket: null });
+	check(/passed:.* artefacts \(document, section\).*; not checked:.* artefacts \(prompt, schema, request, response\)/.test(short.out.split('\n')[0]), short.out);
+});
+
 await test('an offline check takes TRUST_KEYS_MAX keys and refuses more', async () => {
 	const words = ['fact', 'verify', join(vectors, 'envelope.json')];
 	mkdirSync(join(folder, 'keys'));
@@ -316,6 +339,13 @@ await test('a daemon that is not there is 6, with the socket and how to start it
 	const problem = (await expects(6, ['list', '-o', 'json'], { socket: join(folder, 'nobody.sock') })).json;
 	check(problem.title === 'unreachable' && problem.detail.includes('nobody.sock') && problem.hint.includes('reprised'), JSON.stringify(problem));
 	await expects(6, ['list', '--url', 'http://127.0.0.1:1'], { socket: null });
+	let result = await expects(6, ['list', '--data', join(folder, 'gone')], { socket: null });
+	check(result.errors.includes(`reprised --data ${join(folder, 'gone')} --config FILE;`), result.errors);
+	check((await expects(6, ['list'], { socket: join(folder, 'nobody.sock') })).errors.includes(`reprised --data DIR --config FILE --listen unix:${join(folder, 'nobody.sock')}`), 'a socket of another name');
+	check((await expects(6, ['list'], { socket: hello })).errors.includes(`${hello} is no socket but a regular file`), 'a file');
+	check((await expects(6, ['list', '--socket', folder])).errors.includes(`${folder} is no socket but a folder`), 'a folder');
+	for (const [words, text] of [[['--socket', ''], '--socket is empty'], [['--socket='], '--socket is empty'], [['--url', ''], '--url is empty'], [['--data', ''], '--data is empty']])
+		check((await expects(2, ['list', ...words], { socket: null })).errors.includes(text), text);
 	await expects(2, ['list', '--url', 'file:///etc/passwd'], { socket: null });
 });
 
@@ -476,6 +506,13 @@ await test('list follows pages to the limit, passes filters on, and prints ids f
 	check(/^ID +STATUS +CREATED +TOOK +WORKFLOW\nrun-0 +completed +\d+d ago +1\.00 s +test\/hello:1\.0\.0\n/.test(table.out), table.out);
 	check(table.errors.includes('--all'), 'more follow');
 	asked.length = 0;
+	for (const TZ of ['UTC', 'Asia/Kolkata', 'XXX+3:30']) {
+		const iso = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d/.exec((await expects(0, ['list', '--limit', '1', '--time-format', 'iso'], { env: { TZ } })).out)?.[0];
+		equal(new Date(iso).toISOString(), '2026-01-01T00:00:00.000Z', `an RFC 3339 time in ${TZ}`);
+		await expects(0, ['list', '--limit', '1', '--since', iso]);
+		equal(asked.at(-1).query.since, '2026-01-01T00:00:00.000Z', 'taken back');
+	}
+	asked.length = 0;
 	await expects(0, ['list', '--status', 'faulted', '--workflow', 'a/b', '--label', 'k=v w', '--since', '2026-01-01T00:00:00Z', '--until', '1h', '--limit', '1']);
 	const { query } = asked[0];
 	equal([query.status, query.workflow, query.label, query.since], ['faulted', 'a/b', 'k=v w', '2026-01-01T00:00:00.000Z'], 'filters');
@@ -491,8 +528,23 @@ await test('cancel takes ids from standard input, sends the reason, goes on past
 	equal(asked.map(seen => seen.path), ['a', 'b', 'c', 'd'].map(id => `/v1/runs/${id}/cancel`), 'paths');
 	equal(JSON.parse(asked[0].body), { reason: 'wrong' }, 'body');
 	check(result.errors.includes('no run b'), result.errors);
-	await expects(0, ['cancel', 'a/../b', '-y']);
-	equal(asked.at(-1).path, '/v1/runs/a%2F..%2Fb/cancel', 'an id cannot leave its place');
+	await expects(4, ['cancel', 'b', '-y']);
+	asked.length = 0;
+	for (const words of [['cancel', 'a/../b', '-y'], ['kill', 'a', 'a/b', '-y'], ['show', ''], ['result', 'a b'], ['events', 'ä'], ['replay', 'x'.repeat(65)], ['overhead', '../x'], ['fact', 'list', '--run', 'a b'], ['fact', 'show', '123'], ['fact', 'show', 'nothing of hex'], ['fact', 'export', '123']])
+		check(/is no (run id|fact's id)/.test((await expects(2, words)).errors), words.join(' '));
+	await expects(2, ['cancel', '-'], { input: 'a/../b\n' });
+	equal(asked.length, 0, 'nothing is asked with a malformed id');
+	serve(() => [200, { name: 'r' }]);
+	await expects(0, ['runtime', 'probe', 'a/../b']);
+	equal(asked.at(-1).path, '/v1/runtimes/a%2F..%2Fb/probe', 'a name cannot leave its place');
+	serve(() => [200, runDocument('x', { status: 'completed' })]);
+	equal((await expects(0, ['cancel', 'x'])).out, 'x  had already ended (completed)\n', 'of an ended run');
+	serve(() => [200, runDocument('x', { status: 'cancelled', endedAt: '2026-01-01T00:00:01.000Z', reason: 'wrong input' })]);
+	equal((await expects(0, ['cancel', 'x'])).out, 'x  had already ended (cancelled)\n', 'of one that was cancelled before');
+	check((await expects(0, ['show', 'x'])).out.includes('\nreason    wrong input\n'), 'why it was ended');
+	serve(() => [200, runDocument('x', { status: 'cancelled', endedAt: new Date(Date.now() + 60e3).toISOString() })]);
+	equal((await expects(0, ['cancel', 'x'])).out, 'x  cancelled\n', 'of one that is cancelled now');
+	serve(() => [200, runDocument('x', { status: 'cancelled' })]);
 	await expects(0, ['kill', 'a', '--yes']);
 	equal([asked.at(-1).path, asked.at(-1).body], ['/v1/runs/a/kill', '{}'], 'kill');
 });
@@ -604,6 +656,31 @@ await test('extract uploads the document, submits the built-in workflow, and pri
 	equal((await expects(0, ['extract', document, '--runtime', 'r', '--no-wait', '--id', 'x', '-o', 'ids'])).out, 'x\n', 'no wait');
 	await expects(0, ['extract', document, '--runtime', 'r', '--schema', join(folder, 'schemas/facts.json'), '--id', 'x']);
 	equal(JSON.parse(asked.find(seen => seen.path === '/v1/runs' && seen.body.includes('with-schema')).body).definition.do[0].facts.with.schema, { document: factsSchema }, 'schema');
+	check(result.out.endsWith('run x  completed\nfrom a SIMULATED runtime: no model was asked\n'), result.out);
+	serve(handler(['truncated', 'unreachable', 'unreachable'].map(outcome => ({ outcome, status: 'failed' }))));
+	for (const format of ['text', 'json', 'ids']) {
+		const none = await expects(1, ['extract', document, '--id', 'x', '-o', format]);
+		check(none.errors.includes('none of the 3 sections was answered usably: 1 truncated, 2 unreachable') && none.errors.includes('reprise runtime probe only'), none.errors);
+	}
+	for (const [i, bad] of [{}, { type: 'object' }, { properties: { facts: { type: 'object' } } }, { properties: { items: { type: 'array' } } }, [], 5].entries()) {
+		writeFileSync(join(folder, `bad-${i}.json`), JSON.stringify(bad));
+		asked.length = 0;
+		check((await expects(2, ['extract', document, '--schema', join(folder, `bad-${i}.json`)])).errors.includes('have no array `facts`'), JSON.stringify(bad));
+		equal(asked.length, 0, 'nothing was sent');
+	}
+	check((await expects(4, ['extract', document, '--schema', join(folder, 'none.json'), '--runtime', 'r'])).errors.includes('none.json'), 'the schema is named');
+	serve(seen => seen.path === '/v1/documents' ? [413, { detail: 'too large' }] : [200, {}]);
+	check((await expects(1, ['extract', document, '--runtime', 'r'])).errors.includes(`document ${document} was refused`), 'the document is named');
+	const long = join(folder, 'long.yaml');
+	writeFileSync(long, `# ${'x'.repeat(1 << 20)}\n`);
+	for (const verb of [['submit'], ['definition', 'add'], ['definition', 'validate']])
+		check((await expects(1, [...verb, long])).errors.includes(`definition ${long} is larger than the limit of 1048576 bytes (DEFINITION_SOURCE_MAX)`), 'the limit of a definition');
+	check((await expects(1, ['submit', document])).errors.includes(`reprise extract ${document}`), 'a document is for extract');
+	const loop = join(folder, 'loop.yaml');
+	writeFileSync(loop, `document: {dsl: '1.0.3', namespace: test, name: loop, version: '1.0.0'}\ndo:\n  - each:\n      metadata: {concurrency: 2}\n      for: {each: x, in: '\${ .xs }'}\n      do: [{one: {set: {a: 1}}}]\n`);
+	serve(seen => [201, seen.path === '/v1/runs' ? runDocument('x') : { namespace: 'test', name: 'loop', version: '1.0.0', digest: 'sha256:aa' }]);
+	equal((await expects(0, ['submit', loop])).errors, '', 'what asks nothing of the user is not told at each submission');
+	check((await expects(0, ['definition', 'add', loop])).errors.includes('other engines run this loop') && (await expects(0, ['definition', 'validate', loop])).errors.includes('other engines'), 'but where the definition is looked at');
 	writeFileSync(document, '');
 	check((await expects(1, ['extract', document, '--runtime', 'r'])).errors.includes('empty'), 'an empty document');
 	await expects(4, ['extract', join(folder, 'none.md'), '--runtime', 'r']);
@@ -630,7 +707,7 @@ await test('on a terminal extract shows how many sections are done, from the liv
 	const out = await terminal(`extract ${join(folder, 'doc.md')} --runtime r --id x`, {});
 	if (out === null)
 		return console.log('skipped: progress on a terminal (no program `script`)');
-	check(out.includes('1 of 3 sections, 1 facts') && out.includes('3 of 3 sections, 2 facts') && out.includes('####'), JSON.stringify(out));
+	check(out.includes('1 of 3 sections, 1 fact') && out.includes('3 of 3 sections, 2 facts') && out.includes('####'), JSON.stringify(out));
 	check(/\r\u001b\[K0 facts from 3 of 3 sections/.test(out), `cleared before the result: ${JSON.stringify(out.slice(-300))}`);
 });
 
@@ -664,7 +741,10 @@ await test('fact list pages through the feed with its filters; export gives stor
 	equal((await expects(0, ['fact', 'list', '--all', '-o', 'ids'])).out.trim().split('\n'), all.map(fact => fact.id), 'all');
 	asked.length = 0;
 	await expects(0, ['fact', 'list', '--run', 'r1', '--document', 'sha256:aa', '--runtime', 'rt', '--class', 'byte-stable', '--rejected', '--limit', '3']);
-	equal(asked[0].query, { run: 'r1', document: 'sha256:aa', runtime: 'rt', class: 'byte-stable', rejected: 'true', limit: '3' }, 'filters');
+	equal(asked[0].query, { run: 'r1', document: 'sha256:aa', runtime: 'rt', class: 'byte-stable', rejected: 'true', limit: '4' }, 'filters, and one fact more than is shown');
+	check((await expects(0, ['fact', 'list', '--limit', '3'])).errors.includes('showing 3; --all lists every one'), 'that there is more');
+	check(!(await expects(0, ['fact', 'list', '--limit', '2300'])).errors.includes('--all'), 'that these are all');
+	check((await expects(0, ['fact', 'list', '--limit', '3'])).out.endsWith('\nfrom a SIMULATED runtime: no model was asked\n'), 'that no model was asked');
 	equal((await expects(0, ['fact', 'export', all[0].id, all[1].id])).out, `${envelope(all[0].id)}\n${envelope(all[1].id)}\n`, 'envelopes to the byte');
 	const csv = (await expects(0, ['fact', 'export', all[0].id, '--format', 'csv'])).out.split('\r\n');
 	check(csv[0].startsWith('id,subject,predicate,object,quote,'), csv[0]);
@@ -708,6 +788,10 @@ await test('journal verify computes the tree of what the daemon sends, and catch
 	await expects(23, ['journal', 'verify']);
 	serve(logServer(journal, 20, [note(20).replace(/\n(?=\n)/, '\n')]));
 	await expects(0, ['journal', 'verify']);
+	serve(logServer(journal, 20, [note(20)]));
+	equal((await expects(0, ['journal', 'export'])).out, `${journal.join('\n')}\n`, 'exported to the byte');
+	serve(logServer(journal.slice(0, 18), 20, []));
+	check((await expects(1, ['journal', 'export'])).errors.includes('gave 18 of the 20 entries'), 'an export that is cut');
 	serve(logServer(journal, 20, Array(100001).fill(note(20))));
 	check((await expects(1, ['journal', 'verify'])).errors.includes('NOTES_MAX'), 'the limit on checkpoints is named');
 });
@@ -743,7 +827,15 @@ await test('fact verify takes envelope, entry and proof from the daemon and chec
 		check((await expects(22, ['fact', 'verify', id])).out.includes(code), code);
 	}
 	serve(server({}));
+	equal((await expects(0, ['fact', 'export', id, '--format', 'proof'])).out, lines.proof, 'the proof to the byte');
+	equal((await expects(0, ['fact', 'export', id, '--format', 'entry'])).out, lines.entry, 'the entry to the byte');
+	await expects(2, ['fact', 'export', '--format', 'proof', '--run', 'x']);
 	check((await reprise(['fact', 'verify', '--run', 'x'])).out.includes('1 facts') === false, 'one fact is shown in full or in short, without a sum');
+	serve(seen => seen.path === '/v1/keys' ? [200, keys] : seen.path === '/v1/facts' ? [200, { facts: [], next: 0 }] : [404, { detail: 'there is no run nope' }]);
+	for (const verb of ['list', 'export', 'verify']) {
+		const unknown = await expects(4, ['fact', verb, '--run', 'nope']);
+		check(unknown.errors.includes('there is no run nope') && unknown.out === '', `${verb}: ${unknown.out}${unknown.errors}`);
+	}
 	serve(() => [404, { detail: 'no fact 123456789012' }]);
 	await expects(4, ['fact', 'verify', '123456789012', '--key', join(vectors, 'keys/fact.pub.pem'), '--log-key', join(vectors, 'keys/log.vkey')]);
 });

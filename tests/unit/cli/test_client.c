@@ -153,6 +153,11 @@ START_TEST(bad_places_are_refused)
 	path[sizeof path - 1] = '\0';
 	ck_assert_int_eq(client_open(&client, &(struct client_options){.socket_path = path}, &error), ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(error.message, "limit of 107"));
+	ck_assert_int_eq(client_open(&client, &(struct client_options){.socket_path = ""}, &error), ERR_INVALID);
+	ck_assert_str_eq(error.message, "--socket is empty: the path of the daemon's socket is meant");
+	ck_assert_int_eq(client_open(&client, &(struct client_options){.socket_path = "unix:"}, &error), ERR_INVALID);
+	ck_assert_int_eq(client_open(&client, &(struct client_options){.url = ""}, &error), ERR_INVALID);
+	ck_assert_int_eq(client_open(&client, &(struct client_options){.data_dir = ""}, &error), ERR_INVALID);
 	ck_assert_int_eq(client_open(&client, &(struct client_options){.url = "ftp://x"}, &error), ERR_INVALID);
 	ck_assert_int_eq(client_open(&client, &(struct client_options){.url = "http://x", .socket_path = "/x"}, &error), ERR_INVALID);
 }

@@ -177,6 +177,13 @@ START_TEST(near_words_are_named)
 	static const char *const words[] = {"submit", "list", "show"};
 	ck_assert_str_eq(nearest_word("submt", words, 3), "submit");
 	ck_assert_str_eq(nearest_word("lsit", words, 3), "list");
+	ck_assert_str_eq(nearest_word("shw", words, 3), "show");
+	ck_assert_str_eq(nearest_word("subimit", words, 3), "submit");
+	ck_assert_str_eq(nearest_word("sbumti", words, 3), "submit"); /* two pairs that changed places */
+	ck_assert_ptr_null(nearest_word("sbumt", words, 3)); /* two slips in five letters */
+	ck_assert_ptr_null(nearest_word("lost!", words, 3));
+	ck_assert_ptr_null(nearest_word("stow it", words, 3));
+	ck_assert_ptr_null(nearest_word("s", words, 3));
 	ck_assert_ptr_null(nearest_word("zzzzzz", words, 3));
 	ck_assert_ptr_null(nearest_word("", words, 3));
 }
