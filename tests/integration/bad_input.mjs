@@ -186,7 +186,7 @@ await test('an unknown runtime: faulted with class configuration, and what there
 	await submit('no-runtime', two, { runtime: 'other' });
 	const run = await daemon.ended('no-runtime');
 	equal([run.status, run.error?.class, run.facts], ['faulted', 'configuration', []], JSON.stringify(run.error));
-	match(run.error.detail, /other.*runtime list/, 'detail');
+	match(run.error.detail, /no runtime 'other' is configured; configured: /, 'detail');
 	await daemon.post('/v1/runs', { id: 'no-runtime-2', definition: definition('infer', [{ ask: { call: 'inference', with: { runtime: 'other', prompt: 'x' } } }]) }, 201);
 	const second = await daemon.ended('no-runtime-2');
 	equal([second.status, second.error?.class], ['faulted', 'configuration'], JSON.stringify(second.error));
@@ -402,7 +402,9 @@ await test('a journal that became read-only is refused and unharmed: made writab
 	for (const [path, mode] of before)
 		chmodSync(path, mode);
 	await readOnly.start();
-	equal(await readOnly.run('kept'), kept, 'the run');
+	// The journal cannot hold the duration of the commit that ended the run: the figures differ by that, and it is said.
+	const { overhead, ...again } = await readOnly.run('kept'), { overhead: exact, ...before_ } = kept;
+	equal([again, overhead.withoutLastCommit, exact.withoutLastCommit], [before_, true, undefined], 'the run');
 	readOnly.verifyJournal();
 	await readOnly.stop();
 }));
