@@ -264,7 +264,7 @@ int command_extract(struct command *command)
 	struct arena *arena = &command->arena;
 	const char *path = command->arguments[0], *id = command_option(command, "id"), *schema = command_option(command, "schema");
 	const char *runtime, *digest;
-	struct json *body = json_object(arena), *input = json_object(arena), *document_input = json_object(arena), *labels, *definition, *run = NULL;
+	struct json *body = json_object(arena), *input = json_object(arena), *document_input = json_object(arena), *labels, *definition = NULL, *run = NULL;
 	struct bytes document;
 	int64_t timeout_ms = -1;
 	int status;
