@@ -951,6 +951,16 @@ if (!existsSync(daemonProgram) || !existsSync(simProgram)) {
 			await expects(22, ['fact', 'verify', envelopes, '--key', join(vectors, 'keys/fact.pub.pem')], { socket: null });
 			await expects(0, ['replay', 'main'], real);
 			await expects(0, ['journal', 'verify'], real);
+			// All that an offline check takes comes from the command line itself.
+			const place = name => join(folder, `offline.${name}`);
+			for (const [name, words] of [['entry', ['fact', 'export', facts[0].id, '--format', 'entry']], ['proof', ['fact', 'export', facts[0].id, '--format', 'proof']], ['envelope', ['fact', 'export', facts[0].id]], ['vkey', ['key', 'export', '--purpose', 'log', '--format', 'vkey']], ['journal', ['journal', 'export']]])
+				writeFileSync(place(name), (await expects(0, words, real)).out);
+			const offline = await expects(0, ['fact', 'verify', place('envelope'), '--key', join(folder, 'daemon.pub'), '--entry', place('entry'), '--proof', place('proof'), '--log-key', place('vkey'), '--document', sample], { socket: null });
+			check(/pass +inclusion +anchored/.test(offline.out) && /pass +artefact +document/.test(offline.out), offline.out);
+			check(/VALID +journal of \d+ entries/.test((await expects(0, ['journal', 'verify', place('journal'), '--log-key', place('vkey')], { socket: null })).out), 'the exported journal');
+			for (const verb of ['list', 'export', 'verify'])
+				check((await expects(4, ['fact', verb, '--run', 'nope'], real)).errors.includes('there is no run nope'), verb);
+			equal((await expects(0, ['cancel', 'main'], real)).out, 'main  had already ended (completed)\n', 'cancel of an ended run');
 			await expects(0, ['overhead', 'main'], real);
 		});
 		await test('runs are submitted, waited for, listed, counted, shown, followed; equal ids and other content conflict', async () => {
