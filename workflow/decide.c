@@ -174,7 +174,7 @@ static struct value *make_value(struct deciding *d, const struct json *json)
 }
 
 /* What an expression or a loop put together, or a peer answered: a few tasks can make much of little, and what is committed must be
- * readable for ever. NULL and an error past CONTENT_MAX or JSON_DEPTH_MAX. */
+ * readable for ever. NULL and an error past DECISION_VALUE_MAX or JSON_DEPTH_MAX. */
 static struct value *make_bounded(struct deciding *d, const struct json *json, struct error *error)
 {
 	struct buffer text;
@@ -184,10 +184,10 @@ static struct value *make_bounded(struct deciding *d, const struct json *json, s
 		error_set(error, ERR_TOO_LARGE, "the value nests deeper than %d levels, the most allowed (JSON_DEPTH_MAX)", JSON_DEPTH_MAX);
 		return NULL;
 	}
-	buffer_init(&text, CONTENT_MAX);
+	buffer_init(&text, DECISION_VALUE_MAX);
 	json_print(json, &text);
 	if (text.overflow)
-		error_set(error, ERR_TOO_LARGE, "the value is larger than %d MiB, the most allowed (CONTENT_MAX)", CONTENT_MAX >> 20);
+		error_set(error, ERR_TOO_LARGE, "the value is larger than %d MiB, the most allowed (DECISION_VALUE_MAX)", DECISION_VALUE_MAX >> 20);
 	else
 		value = value_of_bytes(d, json, arena_bytes(d->arena, buffer_bytes(&text)));
 	buffer_close(&text);

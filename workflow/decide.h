@@ -11,6 +11,7 @@
 enum {
 	DECISION_ENTRIES_MAX = 256, /* soft: past it a decision stops and asks to be continued after its commit */
 	DECISION_NEEDS_MAX = 100000,
+	DECISION_VALUE_MAX = 16 << 20, /* bytes of a value that a decision makes: they are printed and hashed on the loop */
 };
 
 enum trigger_kind {

@@ -417,7 +417,7 @@ START_TEST(expressions_that_fail)
 }
 END_TEST
 
-/* A few tasks can make much of little: past CONTENT_MAX a value is a fault with the limit's name, not the end of the process. */
+/* A few tasks can make much of little: past DECISION_VALUE_MAX a value is a fault with the limit's name, not the end of the process. */
 START_TEST(values_have_a_limit)
 {
 	struct fixture f;
@@ -426,7 +426,7 @@ START_TEST(values_have_a_limit)
 	char *input = memory_alloc(len + 3);
 
 	buffer_init(&tasks, 1 << 16);
-	for (int i = 0; i < 8; i++) /* 1 MiB, doubled each time: the sixth makes 64 MiB and a little more */
+	for (int i = 0; i < 8; i++) /* 1 MiB, doubled each time: the fourth makes 16 MiB and a little more */
 		buffer_printf(&tasks, "%c{\"s%d\":{\"set\":{\"a\":\"${ . }\",\"b\":\"${ . }\"}}}", i ? ',' : '[', i);
 	buffer_add_char(&tasks, ']');
 	memset(input, 'x', len + 2);
@@ -436,8 +436,8 @@ START_TEST(values_have_a_limit)
 	fixture_submit(&f, input);
 	ck_assert_int_eq(f.state.status, RUN_FAULTED);
 	const struct json *error = fixture_json(&f, fixture_print(&f, f.state.error));
-	ck_assert_ptr_nonnull(strstr(json_get_text(error, "detail"), "CONTENT_MAX"));
-	ck_assert_str_eq(json_get_text(error, "instance"), "/do/5/s5");
+	ck_assert_ptr_nonnull(strstr(json_get_text(error, "detail"), "DECISION_VALUE_MAX"));
+	ck_assert_str_eq(json_get_text(error, "instance"), "/do/3/s3");
 	free(input);
 	buffer_close(&tasks);
 	fixture_close(&f);
@@ -491,7 +491,7 @@ START_TEST(arguments_have_a_limit)
 	fixture_open(&f, buffer_text(&tasks));
 	fixture_submit(&f, input);
 	ck_assert_int_eq(f.state.status, RUN_FAULTED);
-	ck_assert_ptr_nonnull(strstr(json_get_text(fixture_json(&f, fixture_print(&f, f.state.error)), "detail"), "CONTENT_MAX"));
+	ck_assert_ptr_nonnull(strstr(json_get_text(fixture_json(&f, fixture_print(&f, f.state.error)), "detail"), "DECISION_VALUE_MAX"));
 	ck_assert_uint_lt(f.decision.arena.used, 16 << 20);
 	free(input);
 	buffer_close(&tasks);
