@@ -239,7 +239,7 @@ START_TEST(cancel_closes_the_stream)
 	ck_assert_uint_ne(first.activity.result.active_until_us, 0);
 	task_wait(&rig, &second);
 	ck_assert_msg(second.activity.result.ok, "%s", second.activity.result.detail);
-	ck_assert_uint_gt(second.activity.result.queued_us, 100 * 1000);
+	ck_assert_uint_gt(second.activity.result.queued_us, 20 * 1000); /* at least one chunk of the first */
 	arena_init(&arena);
 	ck_assert_double_eq(json_get_number(sim_state(&sim, &arena), "cancelled", -1), 1);
 	arena_close(&arena);

@@ -224,6 +224,29 @@ START_TEST(limits_sections)
 }
 END_TEST
 
+/* Nothing is read behind the end of a document: each of these ended md4c's own reading some bytes too late. The memory ends where the
+ * document does, so that ASan sees it. */
+START_TEST(ends_where_the_document_ends)
+{
+	static const char *const texts[] = {"\x1d\x1f\x1f\n", "<", "<!", "<?", "<![", "#", "```", "- ", "&", "[", "a\n=", "|", "\\"};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct arena arena;
+		struct sections sections;
+		struct error error;
+		size_t len = strlen(texts[i]);
+		uint8_t *copy = malloc(len);
+
+		memcpy(copy, texts[i], len);
+		arena_init(&arena);
+		ck_assert_int_eq(sections_cut(&arena, (struct bytes){copy, len}, SECTIONS_BY_HEADING, 0, &sections, &error), 0);
+		ck_assert_uint_eq(sections.count, 1);
+		arena_close(&arena);
+		free(copy);
+	}
+}
+END_TEST
+
 /* Documents made to be slow are not: one long line, a row of headings, silent headings that cannot be found. */
 START_TEST(takes_linear_time)
 {
@@ -361,6 +384,7 @@ int main(void)
 	tcase_add_test(tests, cuts_what_is_too_long);
 	tcase_add_test(tests, refuses_what_is_no_document);
 	tcase_add_test(tests, limits_sections);
+	tcase_add_test(tests, ends_where_the_document_ends);
 	tcase_add_test(tests, takes_linear_time);
 	tcase_add_test(tests, limits_heading_texts);
 	tcase_add_test(tests, keeps_every_byte_of_the_sample);
