@@ -19,7 +19,6 @@
 enum {
 	HEADING_LEN_MAX = 512, /* bytes of a heading's text that are kept; the section's bytes are untouched */
 	FIRST_ITEMS = 64,
-	MARKDOWN_PADDING = 64, /* bytes behind the text that md4c may look at */
 };
 
 struct heading {
@@ -319,19 +318,12 @@ static int scan_headings(struct scan *scan)
 		.text = on_text,
 	};
 	struct bytes document = scan->document;
-	uint8_t *padded = memory_alloc(document.len + MARKDOWN_PADDING);
 	int failed;
 
-	/* md4c 0.4.8 compares a few bytes at a line's start without looking at the end of the text. */
-	memcpy(padded, document.data, document.len);
-	memset(padded + document.len, 0, MARKDOWN_PADDING);
-	scan->document.data = padded;
 	scan->after = scan->content_start;
 	buffer_init(&scan->text, HEADING_LEN_MAX);
-	failed = md_parse((const char *)padded + scan->content_start, (MD_SIZE)(document.len - scan->content_start), &parser, scan);
+	failed = md_parse((const char *)document.data + scan->content_start, (MD_SIZE)(document.len - scan->content_start), &parser, scan);
 	buffer_close(&scan->text);
-	scan->document = document;
-	free(padded);
 	if (scan->too_many)
 		return error_set(scan->error, ERR_TOO_LARGE, "document has more headings than SECTIONS_MAX %d", SECTIONS_MAX);
 	CHECK(failed == 0); /* what is left is memory that cannot be had */
