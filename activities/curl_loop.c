@@ -75,10 +75,12 @@ static void on_watch_closed(uv_handle_t *handle)
 static void on_poll(uv_poll_t *handle, int status, int events)
 {
 	struct watch *watch = handle->data;
-	int flags = status < 0 ? CURL_CSELECT_ERR : 0;
+	int flags = 0;
 
-	flags |= events & UV_READABLE ? CURL_CSELECT_IN : 0;
-	flags |= events & UV_WRITABLE ? CURL_CSELECT_OUT : 0;
+	/* A broken connection is told as something to read, not as CURL_CSELECT_ERR: only when reading itself fails does curl
+	 * notice that a kept connection died under the request, and sends it again on a new one. */
+	flags |= status < 0 || (events & UV_READABLE) ? CURL_CSELECT_IN : 0;
+	flags |= status < 0 || (events & UV_WRITABLE) ? CURL_CSELECT_OUT : 0;
 	act(watch->loop, watch->fd, flags);
 }
 

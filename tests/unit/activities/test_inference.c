@@ -175,21 +175,28 @@ START_TEST(rate_limit_says_when)
 }
 END_TEST
 
-/* A kept connection that breaks before any byte came is tried once more by curl, and the record says so. */
+/* A kept connection that breaks before any byte came, by an orderly end or by a reset, is tried once more by curl, and the record
+ * says so. */
 START_TEST(sending_again_is_recorded)
 {
-	struct task task;
+	static const char *const faults[] = {"close", "refuse"};
 
-	open_sim("{\"faults\":[{\"on\":2,\"kind\":\"close\"}]}");
-	rig_open(&rig);
-	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_NONE, NULL);
-	task_init(&task, ACTIVITY_INFERENCE, ASK);
-	task_run(&rig, &task);
-	ck_assert_msg(task.activity.result.ok, "%s", task.activity.result.detail);
-	ck_assert_double_eq(json_get_number(task.activity.result.record, "connections", 0), 1);
-	ck_assert_double_eq(json_get_number(task.activity.result.record, "sentAgain", 0), 1);
-	task_close(&task);
-	close_sim();
+	for (size_t i = 0; i < COUNT_OF(faults); i++) {
+		struct task task;
+		char script[128];
+
+		snprintf(script, sizeof(script), "{\"faults\":[{\"on\":2,\"kind\":\"%s\"}]}", faults[i]);
+		open_sim(script);
+		rig_open(&rig);
+		task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_NONE, NULL);
+		task_init(&task, ACTIVITY_INFERENCE, ASK);
+		task_run(&rig, &task);
+		ck_assert_msg(task.activity.result.ok, "%s: %s", faults[i], task.activity.result.detail);
+		ck_assert_double_eq(json_get_number(task.activity.result.record, "connections", 0), 1);
+		ck_assert_double_eq(json_get_number(task.activity.result.record, "sentAgain", 0), 1);
+		task_close(&task);
+		close_sim();
+	}
 }
 END_TEST
 
