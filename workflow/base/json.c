@@ -73,12 +73,43 @@ static size_t character_len(const uint8_t *s, const uint8_t *end)
 	return (lead == 0xF0 && s[1] < 0x90) || (lead == 0xF4 && s[1] >= 0x90) ? 0 : 4;
 }
 
+/* Of eight bytes of text, as one number: not 0 when any of them needs a look of its own. A byte over 0x7F, a control character, a
+ * quote or a backslash does; see "Bit Twiddling Hacks", "Determine if a word has a zero byte", for why. */
+#define EACH_BYTE(c) (0x0101010101010101u * (uint64_t)(c))
+
+static uint64_t load_word(const uint8_t *at)
+{
+	uint64_t word;
+
+	memcpy(&word, at, sizeof(word));
+	return word;
+}
+
+static uint64_t is_not_ascii(uint64_t word)
+{
+	return word & EACH_BYTE(0x80);
+}
+
+/* May take a byte over 0x7F for one of these as well, never the other way round. */
+static uint64_t needs_escape(uint64_t word)
+{
+	uint64_t quote = word ^ EACH_BYTE('"'), backslash = word ^ EACH_BYTE('\\');
+
+	return ((word - EACH_BYTE(0x20)) | (quote - EACH_BYTE(1)) | (backslash - EACH_BYTE(1))) & EACH_BYTE(0x80);
+}
+
 bool utf8_valid(struct bytes text, size_t *bad)
 {
 	const uint8_t *at = text.data, *end = text.len > 0 ? text.data + text.len : at;
 
 	while (at < end) {
-		size_t len = *at < 0x80 ? 1 : character_len(at, end);
+		size_t len;
+
+		if ((size_t)(end - at) >= sizeof(uint64_t) && is_not_ascii(load_word(at)) == 0) {
+			at += sizeof(uint64_t);
+			continue;
+		}
+		len = *at < 0x80 ? 1 : character_len(at, end);
 
 		if (len == 0) {
 			if (bad != NULL)
@@ -591,8 +622,13 @@ static bool skip_plain(struct parser *parser)
 	const uint8_t *at = parser->at, *end = parser->end;
 
 	while (at < end) {
-		uint8_t c = *at;
+		uint8_t c;
 
+		if ((size_t)(end - at) >= sizeof(uint64_t) && (is_not_ascii(load_word(at)) | needs_escape(load_word(at))) == 0) {
+			at += sizeof(uint64_t);
+			continue;
+		}
+		c = *at;
 		if (c == '"' || c == '\\') {
 			parser->at = at;
 			return true;
@@ -916,10 +952,15 @@ void json_print_string(const char *text, size_t len, struct buffer *out)
 
 	buffer_add_char(out, '"');
 	for (size_t i = 0; i < len; i++) {
-		uint8_t c = (uint8_t)text[i];
-		char escape[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+		char escape[6] = "\\u00";
 		size_t escape_len = 2;
+		uint8_t c;
 
+		while (len - i >= sizeof(uint64_t) && needs_escape(load_word((const uint8_t *)text + i)) == 0)
+			i += sizeof(uint64_t);
+		if (i == len)
+			break;
+		c = (uint8_t)text[i];
 		if (c >= 0x20 && c != '"' && c != '\\')
 			continue;
 		switch (c) {
@@ -942,6 +983,8 @@ void json_print_string(const char *text, size_t len, struct buffer *out)
 			escape[1] = 'r';
 			break;
 		default:
+			escape[4] = hex[c >> 4];
+			escape[5] = hex[c & 15];
 			escape_len = sizeof(escape);
 			break;
 		}

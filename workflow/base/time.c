@@ -55,21 +55,31 @@ static void date_from_days(int64_t days, int *year, int *month, int *day)
 	*year = (int)(era * 400 + year_of_era + (*month <= 2));
 }
 
+/* Every entry has a time: snprintf() takes twelve times as many instructions. */
+static void put_number(char *text, int digits, int number)
+{
+	for (int i = digits - 1; i >= 0; i--, number /= 10)
+		text[i] = (char)('0' + number % 10);
+}
+
 void time_text(int64_t wall_ms, char text[TIME_TEXT_LEN + 1])
 {
 	int64_t days, ms;
 	int year, month, day;
-	char made[96]; /* The compiler cannot know that the year has four digits. */
 
 	CHECK(wall_ms >= TIME_MS_MIN);
 	CHECK(wall_ms <= TIME_MS_MAX);
 	days = (wall_ms - TIME_MS_MIN) / MS_PER_DAY + TIME_MS_MIN / MS_PER_DAY;
 	ms = wall_ms - days * MS_PER_DAY;
 	date_from_days(days, &year, &month, &day);
-	snprintf(made, sizeof(made), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", year, month, day, (int)(ms / MS_PER_HOUR),
-		 (int)(ms / MS_PER_MINUTE % 60), (int)(ms / MS_PER_SECOND % 60), (int)(ms % MS_PER_SECOND));
-	memcpy(text, made, TIME_TEXT_LEN);
-	text[TIME_TEXT_LEN] = '\0';
+	memcpy(text, "0000-00-00T00:00:00.000Z", TIME_TEXT_LEN + 1);
+	put_number(text, 4, year);
+	put_number(text + 5, 2, month);
+	put_number(text + 8, 2, day);
+	put_number(text + 11, 2, (int)(ms / MS_PER_HOUR));
+	put_number(text + 14, 2, (int)(ms / MS_PER_MINUTE % 60));
+	put_number(text + 17, 2, (int)(ms / MS_PER_SECOND % 60));
+	put_number(text + 20, 3, (int)(ms % MS_PER_SECOND));
 }
 
 /* Exactly `count` digits, then nothing is said about what follows. */

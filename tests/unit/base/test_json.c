@@ -1140,7 +1140,50 @@ START_TEST(stored_numbers_read_back)
 }
 END_TEST
 
+/* Texts are looked at eight bytes at a time: every byte at every place of texts around that length is treated as if it stood alone. */
+START_TEST(each_byte_counts_at_each_place)
+{
+	enum { LEN_MAX = 19 };
+
+	for (size_t len = 1; len <= LEN_MAX; len++)
+		for (size_t place = 0; place < len; place++)
+			for (unsigned c = 0; c < 256; c++) {
+				char text[LEN_MAX + 3], expected[6 * LEN_MAX], alone[8];
+				bool is_plain = c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+				struct json_fault fault;
+				struct buffer printed;
+				struct arena arena;
+				size_t bad = 99;
+
+				memset(text, 'x', len);
+				text[place] = (char)c;
+				ck_assert(utf8_valid((struct bytes){(const uint8_t *)text, len}, &bad) == (c < 0x80));
+				ck_assert_uint_eq(bad, c < 0x80 ? 99 : place);
+
+				snprintf(alone, sizeof(alone), is_plain || c > 0x7F ? "%c" : "\\u%04x", c);
+				for (const char *pair = "\"\"\\\\\bb\tt\nn\ff\rr"; *pair != '\0'; pair += 2)
+					if ((unsigned)*pair == c)
+						snprintf(alone, sizeof(alone), "\\%c", pair[1]);
+				snprintf(expected, sizeof(expected), "\"%.*s%s%.*s\"", (int)place, "xxxxxxxxxxxxxxxxxxx", alone, (int)(len - place - 1),
+					 "xxxxxxxxxxxxxxxxxxx");
+				buffer_init(&printed, 200);
+				json_print_string(text, len, &printed);
+				ck_assert_str_eq(buffer_text(&printed), expected);
+				buffer_close(&printed);
+
+				arena_init(&arena);
+				snprintf(expected, sizeof(expected), "\"%.*s", (int)len, text);
+				memcpy(expected + 1, text, len);
+				memcpy(expected + 1 + len, "\"", 2);
+				ck_assert((json_parse(&arena, (struct bytes){(const uint8_t *)expected, len + 2}, JSON_STRICT, &fault, NULL) != NULL) == is_plain);
+				if (!is_plain && c != '"' && c != '\\')
+					ck_assert_uint_eq(fault.offset, place + 1);
+				arena_close(&arena);
+			}
+}
+END_TEST
+
 SUITE_ABORTS(stop_on_infinity, stop_on_nan, stop_on_text_that_is_not_utf8, stop_on_nul_in_text, stop_on_name_that_is_not_utf8, stop_on_adding_nothing)
 SUITE_MAIN("base-json", documents, documents_with_nul, third_party_documents, numbers, number_texts, refused_texts, stricter_than_the_standard, number_stream,
 	   short_decimals_stay, long_number_texts, random_doubles_come_back, locale_does_not_matter, faults_have_places, depth_has_a_limit, prefixes_are_refused, damaged_texts, large_objects, large_arrays, print_respects_the_maximum,
-	   utf8_is_validated, objects_stay_sorted, values_are_made, pretty_print, copies_are_deep, looking_never_fails, equality_is_that_of_prints, pointers, stored_numbers_read_back, strictness_is_known)
+	   utf8_is_validated, objects_stay_sorted, values_are_made, pretty_print, copies_are_deep, looking_never_fails, equality_is_that_of_prints, pointers, stored_numbers_read_back, strictness_is_known, each_byte_counts_at_each_place)
