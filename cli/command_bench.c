@@ -29,6 +29,9 @@ enum {
 	SYNC_SAMPLES = 200,
 	SYNC_IDLE_SAMPLES = 50,
 	SYNC_BLOCK = 4096,
+	COMMIT_BYTES = 7 * SYNC_BLOCK, /* what a commit of a small run writes */
+	COMMIT_RING = 128 * COMMIT_BYTES, /* written again and again, as the write-ahead log is */
+	COMMIT_PAIRS = 100,
 	READY_MS_MAX = 15000,
 	STOP_MS_MAX = 10000,
 	IDLE_BEFORE_MEMORY_MS = 1000,
@@ -263,22 +266,46 @@ static struct json *percentiles_json(struct arena *arena, double *samples, size_
 	return json;
 }
 
-/* What one durable write costs on this very disk: the floor under every figure. */
-static int measure_sync(struct bench *bench, double *p50_us, double *idle_p50_us)
+/* What durable writes cost on this very disk, in microseconds: the floor under every figure. */
+struct disk {
+	double append_us, idle_append_us; /* p50 of 4 KiB at the end of a file, at once and after ACTIVITY_MS of idling */
+	double pair_us[COMMIT_PAIRS]; /* two commits, as a run with one activity makes them: one soon after the last, one after idling */
+};
+
+static bool write_and_sync(int fd, const char *block, size_t len, off_t at, double *us)
+{
+	uint64_t start_us = clock_us();
+	bool good = pwrite(fd, block, len, at) == (ssize_t)len && fdatasync(fd) == 0;
+	*us = (double)(clock_us() - start_us);
+	return good;
+}
+
+static int measure_disk(struct bench *bench, struct disk *disk)
 {
 	struct command *command = bench->command;
 	const char *path = arena_printf(&command->arena, "%s/sync.probe", bench->folder);
 	double samples[SYNC_SAMPLES], idle[SYNC_IDLE_SAMPLES];
-	char block[SYNC_BLOCK];
+	char block[COMMIT_BYTES];
+	off_t end = 0;
 	memset(block, 'r', sizeof block);
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	bool good = fd >= 0;
-	for (size_t i = 0; good && i < SYNC_SAMPLES + SYNC_IDLE_SAMPLES; i++) {
+	for (size_t i = 0; good && i < SYNC_SAMPLES + SYNC_IDLE_SAMPLES; i++, end += SYNC_BLOCK) {
 		if (i >= SYNC_SAMPLES)
 			sleep_ms(ACTIVITY_MS);
-		uint64_t start_us = clock_us();
-		good = write(fd, block, sizeof block) == (ssize_t)sizeof block && fdatasync(fd) == 0;
-		*(i < SYNC_SAMPLES ? &samples[i] : &idle[i - SYNC_SAMPLES]) = (double)(clock_us() - start_us);
+		good = write_and_sync(fd, block, SYNC_BLOCK, end, i < SYNC_SAMPLES ? &samples[i] : &idle[i - SYNC_SAMPLES]);
+	}
+	for (off_t at = 0; good && at < COMMIT_RING; at += COMMIT_BYTES)
+		good = pwrite(fd, block, COMMIT_BYTES, at) == COMMIT_BYTES;
+	good = good && fdatasync(fd) == 0;
+	for (size_t i = 0; good && i < COMMIT_PAIRS; i++) {
+		double soon_us = 0, idle_us = 0;
+		off_t at = (off_t)(i * 2 * COMMIT_BYTES) % COMMIT_RING;
+		sleep_ms(1);
+		good = write_and_sync(fd, block, COMMIT_BYTES, at, &soon_us);
+		sleep_ms(ACTIVITY_MS);
+		good = good && write_and_sync(fd, block, COMMIT_BYTES, at + COMMIT_BYTES, &idle_us);
+		disk->pair_us[i] = soon_us + idle_us;
 	}
 	int reason = errno;
 	if (fd >= 0)
@@ -286,8 +313,8 @@ static int measure_sync(struct bench *bench, double *p50_us, double *idle_p50_us
 	unlink(path);
 	if (!good)
 		return command_fail(command, STATUS_ERROR, NULL, "measure fdatasync in %s: %s", bench->folder, strerror(reason));
-	*p50_us = percentile(samples, SYNC_SAMPLES, 50);
-	*idle_p50_us = percentile(idle, SYNC_IDLE_SAMPLES, 50);
+	disk->append_us = percentile(samples, SYNC_SAMPLES, 50);
+	disk->idle_append_us = percentile(idle, SYNC_IDLE_SAMPLES, 50);
 	return STATUS_OK;
 }
 
@@ -407,14 +434,15 @@ int command_bench_overhead(struct command *command)
 	struct samples samples = {0};
 	uint64_t runs = OVERHEAD_RUNS_DEFAULT;
 	bool no_op = command_flag(command, "no-op");
-	double sync_us = 0, idle_sync_us = 0, resident = 0, private = 0;
+	double resident = 0, private = 0;
+	struct disk disk = {0};
 	const char *url = NULL;
 	int status = command_number(command, "runs", RUNS_MAX, &runs);
 	if (status != STATUS_OK)
 		return status;
 	if (runs == 0)
 		return command_fail(command, STATUS_USAGE, NULL, "--runs 0: at least one run is needed");
-	if ((status = make_folder(&bench)) != STATUS_OK || (status = measure_sync(&bench, &sync_us, &idle_sync_us)) != STATUS_OK ||
+	if ((status = make_folder(&bench)) != STATUS_OK || (status = measure_disk(&bench, &disk)) != STATUS_OK ||
 	    (!no_op && (status = start_sim(&bench, &url)) != STATUS_OK) || (status = start_daemon(&bench, url)) != STATUS_OK)
 		goto done;
 	sleep_ms(IDLE_BEFORE_MEMORY_MS);
@@ -425,8 +453,11 @@ int command_bench_overhead(struct command *command)
 
 	struct json *result = json_object(arena), *sync = json_object(arena), *stages = json_object(arena);
 	json_set_text(arena, result, "machine", describe_machine(arena));
-	json_set_number(arena, sync, "p50", rounded(sync_us));
-	json_set_number(arena, sync, "afterIdleP50", rounded(idle_sync_us));
+	for (size_t i = 0; i < COMMIT_PAIRS; i++)
+		disk.pair_us[i] /= 1000;
+	json_set_number(arena, sync, "p50", rounded(disk.append_us));
+	json_set_number(arena, sync, "afterIdleP50", rounded(disk.idle_append_us));
+	json_set(arena, result, "diskOfTwoCommitsMs", percentiles_json(arena, disk.pair_us, COMMIT_PAIRS));
 	json_set(arena, result, "fdatasyncUs", sync);
 	json_set(arena, result, "overheadMs", percentiles_json(arena, samples.overhead, samples.count));
 	json_set(arena, result, "againstNominalMs", percentiles_json(arena, samples.nominal, samples.count));
@@ -444,12 +475,14 @@ int command_bench_overhead(struct command *command)
 		output_json(&command->output, result);
 	} else {
 		output_line(&command->output, "machine    %s", json_get_text(result, "machine"));
-		output_line(&command->output, "disk       fdatasync of 4 KiB appended: p50 %.0f us, after %d ms of idling %.0f us  (%s)", sync_us, ACTIVITY_MS, idle_sync_us, bench.folder);
+		output_line(&command->output, "disk       fdatasync of 4 KiB appended: p50 %.0f us, after %d ms of idling %.0f us  (%s)", disk.append_us, ACTIVITY_MS, disk.idle_append_us, bench.folder);
 		output_line(&command->output, "daemon     ready after %.1f ms on an empty journal; idle: %.1f MiB resident, %.1f MiB private", bench.daemon.ready_ms, resident / 1048576,
 			    private / 1048576);
 		output_line(&command->output, "runs       %zu, one after the other, each with %s", samples.count, no_op ? "one `set` and no activity" : "one 20 ms inference (simulated runtime)");
 		output_line(&command->output, "%s", "milliseconds");
 		print_percentiles(command, "outside the activity", json_get(result, "overheadMs"));
+		if (!no_op)
+			print_percentiles(command, "the disk alone, for two commits", json_get(result, "diskOfTwoCommitsMs"));
 		print_percentiles(command, no_op ? "whole run" : "whole run less the nominal 20 ms", json_get(result, "againstNominalMs"));
 		print_percentiles(command, "as a client sees it, less the same", json_get(result, "clientAgainstNominalMs"));
 		struct buffer line;
