@@ -23,7 +23,7 @@ static bool is_leap(int year)
 	return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
 }
 
-static int days_in_month(int year, int month)
+int time_days_in_month(int year, int month)
 {
 	static const int days[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
 
@@ -31,7 +31,7 @@ static int days_in_month(int year, int month)
 }
 
 /* Days from 1970-01-01. Years are counted from March, so that the leap day is the last of its year. */
-static int64_t days_from_date(int year, int month, int day)
+int64_t time_days(int year, int month, int day)
 {
 	int64_t y = month <= 2 ? year - 1 : year;
 	int64_t era = (y >= 0 ? y : y - 399) / 400, year_of_era = y - era * 400;
@@ -40,7 +40,7 @@ static int64_t days_from_date(int year, int month, int day)
 	return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
 }
 
-static void date_from_days(int64_t days, int *year, int *month, int *day)
+void time_date(int64_t days, int *year, int *month, int *day)
 {
 	int64_t era, day_of_era, year_of_era, day_of_year, month_from_march;
 
@@ -71,7 +71,7 @@ void time_text(int64_t wall_ms, char text[TIME_TEXT_LEN + 1])
 	CHECK(wall_ms <= TIME_MS_MAX);
 	days = (wall_ms - TIME_MS_MIN) / MS_PER_DAY + TIME_MS_MIN / MS_PER_DAY;
 	ms = wall_ms - days * MS_PER_DAY;
-	date_from_days(days, &year, &month, &day);
+	time_date(days, &year, &month, &day);
 	memcpy(text, "0000-00-00T00:00:00.000Z", TIME_TEXT_LEN + 1);
 	put_number(text, 4, year);
 	put_number(text + 5, 2, month);
@@ -144,9 +144,9 @@ bool time_parse(const char *text, int64_t *wall_ms)
 	    !take_number(&at, 2, &minute) || !take_char(&at, ":") || !take_number(&at, 2, &second) ||
 	    !take_fraction(&at, &fraction_ms) || !take_zone(&at, &zone_minutes) || *at != '\0')
 		return false;
-	if (month < 1 || month > 12 || day < 1 || day > days_in_month(year, month) || hour > 23 || minute > 59 || second > 60)
+	if (month < 1 || month > 12 || day < 1 || day > time_days_in_month(year, month) || hour > 23 || minute > 59 || second > 60)
 		return false;
-	parsed = days_from_date(year, month, day) * MS_PER_DAY + hour * MS_PER_HOUR + minute * MS_PER_MINUTE +
+	parsed = time_days(year, month, day) * MS_PER_DAY + hour * MS_PER_HOUR + minute * MS_PER_MINUTE +
 		 second * MS_PER_SECOND + fraction_ms - zone_minutes * MS_PER_MINUTE;
 	/* A leap second is the last of a UTC day; it is read as the first of the next one, as POSIX time does. */
 	if (second == 60 && (parsed - TIME_MS_MIN) % MS_PER_DAY >= MS_PER_SECOND)
