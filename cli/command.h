@@ -136,6 +136,9 @@ int run_submit(struct command *command, const struct json *body, struct json **r
 int run_wait(struct command *command, const char *id, int64_t timeout_ms, const char *include, struct json **run);
 void run_print(struct command *command, const struct json *run); /* text */
 void run_print_error(struct command *command, const struct json *run); /* on standard error */
+/* The stages of an attempt, in the order of time (interface.md 3). */
+enum { STAGE_COUNT = 11 };
+extern const char *const stage_names[STAGE_COUNT];
 const char *run_workflow_text(struct command *command, const struct json *run); /* "ns/name:1.0.0" */
 const char *run_wall_text(struct command *command, const struct json *run); /* from created to ended or now; NULL: unknown */
 /* Follow a run's entries to its end, over reconnects. on_entry returns false to stop early. */

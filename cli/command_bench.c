@@ -367,9 +367,8 @@ static int register_definition(struct bench *bench, const char *text)
 
 struct samples {
 	double *overhead, *nominal, *client, *wall;
-	double *stages[16];
-	const char *stage_names[16];
-	size_t stage_count, count;
+	double *stages[STAGE_COUNT];
+	size_t count;
 };
 
 static int measure_runs(struct bench *bench, size_t runs, bool no_op, struct samples *samples)
@@ -377,13 +376,9 @@ static int measure_runs(struct bench *bench, size_t runs, bool no_op, struct sam
 	struct command *command = bench->command;
 	struct request request = {.method = "POST", .path = "/v1/runs?wait=30s",
 				  .body = bytes_text(no_op ? "{\"definition\":\"bench/no-op:1.0.0\",\"input\":{}}" : "{\"definition\":\"bench/inference:1.0.0\",\"input\":{}}")};
-	static const char *const stages[] = {"admission", "queue", "journal", "dispatch", "connect", "firstToken", "generation", "parse", "ground", "sign", "commit"};
 	double nominal_ms = no_op ? 0 : ACTIVITY_MS;
-	samples->stage_count = COUNT_OF(stages);
-	for (size_t s = 0; s < COUNT_OF(stages); s++) {
-		samples->stage_names[s] = stages[s];
+	for (size_t s = 0; s < STAGE_COUNT; s++)
 		samples->stages[s] = arena_zero(&command->arena, runs * sizeof(double));
-	}
 	double **const lists[] = {&samples->overhead, &samples->nominal, &samples->client, &samples->wall};
 	for (size_t i = 0; i < COUNT_OF(lists); i++)
 		*lists[i] = arena_zero(&command->arena, runs * sizeof(double));
@@ -406,8 +401,8 @@ static int measure_runs(struct bench *bench, size_t runs, bool no_op, struct sam
 			samples->wall[at] = json_get_number(overhead, "wallMs", 0);
 			samples->nominal[at] = samples->wall[at] - nominal_ms;
 			samples->client[at] = client_ms - nominal_ms;
-			for (size_t s = 0; s < COUNT_OF(stages); s++)
-				samples->stages[s][at] = json_get_number(json_get(overhead, "stages"), stages[s], 0);
+			for (size_t s = 0; s < STAGE_COUNT; s++)
+				samples->stages[s][at] = json_get_number(json_get(overhead, "stages"), stage_names[s], 0);
 		}
 		arena_close(&command->arena);
 		command->arena = kept;
@@ -463,8 +458,8 @@ int command_bench_overhead(struct command *command)
 	json_set(arena, result, "againstNominalMs", percentiles_json(arena, samples.nominal, samples.count));
 	json_set(arena, result, "clientAgainstNominalMs", percentiles_json(arena, samples.client, samples.count));
 	json_set(arena, result, "wallMs", percentiles_json(arena, samples.wall, samples.count));
-	for (size_t s = 0; s < samples.stage_count; s++)
-		json_set_number(arena, stages, samples.stage_names[s], rounded(percentile(samples.stages[s], samples.count, 50)));
+	for (size_t s = 0; s < STAGE_COUNT; s++)
+		json_set_number(arena, stages, stage_names[s], rounded(percentile(samples.stages[s], samples.count, 50)));
 	json_set(arena, result, "stagesP50Ms", stages);
 	json_set_number(arena, result, "runs", (double)samples.count);
 	json_set_number(arena, result, "nominalActivityMs", no_op ? 0 : ACTIVITY_MS);
@@ -487,9 +482,9 @@ int command_bench_overhead(struct command *command)
 		print_percentiles(command, "as a client sees it, less the same", json_get(result, "clientAgainstNominalMs"));
 		struct buffer line;
 		buffer_init(&line, 4096);
-		for (size_t s = 0; s < samples.stage_count; s++)
-			if (json_get_number(stages, samples.stage_names[s], 0) > 0)
-				buffer_printf(&line, "  %s %.3f", samples.stage_names[s], json_get_number(stages, samples.stage_names[s], 0));
+		for (size_t s = 0; s < STAGE_COUNT; s++)
+			if (json_get_number(stages, stage_names[s], 0) > 0)
+				buffer_printf(&line, "  %s %.3f", stage_names[s], json_get_number(stages, stage_names[s], 0));
 		output_line(&command->output, "stages, p50 %s", buffer_text(&line));
 		buffer_close(&line);
 	}

@@ -83,43 +83,60 @@ static int ask_checkpoints(struct command *command, struct notes *notes)
 	return status;
 }
 
-static int add_entries_of_daemon(struct command *command, struct verify_journal *journal)
+/* What is done with one entry, or with the line of a pruned tile. text NULL: the answer held none at this place. */
+typedef int (*daemon_line_cb)(void *arg, uint64_t seq, const struct json *text);
+
+/* Every line of the daemon's journal as it is now; what is appended while we read belongs to the next time. *promised: how many
+ * entries there should be; *got: as far as they came. */
+static int each_daemon_line(struct command *command, daemon_line_cb on_line, void *arg, uint64_t *got, uint64_t *promised)
 {
 	uint64_t from = 0, size = 0;
-	bool know_size = false;
+	bool know_size = false, stuck = false;
 	int status = STATUS_OK;
-	while (status == STATUS_OK && (!know_size || from < size)) {
-		/* One page's memory at a time: a journal of any length can be checked. */
+	while (status == STATUS_OK && !stuck && (!know_size || from < size)) {
+		/* One page's memory at a time: a journal of any length can be read. */
 		struct arena kept = command->arena;
 		struct json *answer;
 		arena_init(&command->arena);
 		status = command_get(command, arena_printf(&command->arena, "/v1/log/entries?from=%llu&limit=%d", (unsigned long long)from, ENTRIES_PAGE), &answer);
 		const struct json *entries = status == STATUS_OK ? json_get(answer, "entries") : NULL;
 		if (status == STATUS_OK && !know_size) {
-			/* What is appended while we read belongs to the next verification. */
 			size = (uint64_t)json_get_number(answer, "size", 0);
 			know_size = true;
 		}
-		for (size_t i = 0; i < json_count(entries) && from < size; i++, from++) {
-			const struct json *entry = json_at(entries, i);
-			if (!json_is(entry, JSON_STRING) || !add_line(journal, (struct bytes){(const uint8_t *)entry->string.text, entry->string.len}))
-				verify_add(journal->report, VERIFY_FAIL, "journal", "journal-entry", "entry %llu: the daemon's answer holds no text of an entry", (unsigned long long)from);
-		}
+		uint64_t before = from;
+		for (size_t i = 0; i < json_count(entries) && from < size && status == STATUS_OK; i++, from++)
+			status = on_line(arg, from, json_is(json_at(entries, i), JSON_STRING) ? json_at(entries, i) : NULL);
 		uint64_t next = status == STATUS_OK ? (uint64_t)json_get_number(answer, "next", 0) : 0;
-		bool stuck = json_count(entries) == 0 && from < size;
 		if (next > from && next <= size)
 			from = next; /* a pruned tile took one line for many entries */
+		stuck = from == before && from < size;
 		arena_close(&command->arena);
 		command->arena = kept;
 		char text[80];
 		snprintf(text, sizeof text, "%llu of %llu entries", (unsigned long long)from, (unsigned long long)size);
 		progress_show(&command->output, from, size, text);
-		if (status == STATUS_OK && stuck) {
-			verify_add(journal->report, VERIFY_FAIL, "journal", "journal-truncated", "%llu entries present, %llu promised by the daemon", (unsigned long long)from, (unsigned long long)size);
-			break;
-		}
 	}
 	progress_clear(&command->output);
+	*got = from;
+	*promised = size;
+	return status;
+}
+
+static int check_line(void *arg, uint64_t seq, const struct json *text)
+{
+	struct verify_journal *journal = arg;
+	if (text == NULL || !add_line(journal, (struct bytes){(const uint8_t *)text->string.text, text->string.len}))
+		verify_add(journal->report, VERIFY_FAIL, "journal", "journal-entry", "entry %llu: the daemon's answer holds no text of an entry", (unsigned long long)seq);
+	return STATUS_OK;
+}
+
+static int add_entries_of_daemon(struct command *command, struct verify_journal *journal)
+{
+	uint64_t got, promised;
+	int status = each_daemon_line(command, check_line, journal, &got, &promised);
+	if (status == STATUS_OK && got < promised)
+		verify_add(journal->report, VERIFY_FAIL, "journal", "journal-truncated", "%llu entries present, %llu promised by the daemon", (unsigned long long)got, (unsigned long long)promised);
 	return status;
 }
 
@@ -247,45 +264,22 @@ int command_journal_verify(struct command *command)
 	return status;
 }
 
+static int print_line(void *arg, uint64_t seq, const struct json *text)
+{
+	if (text == NULL)
+		return command_fail(arg, STATUS_ERROR, NULL, "entry %llu: the daemon's answer holds no text of an entry", (unsigned long long)seq);
+	fwrite(text->string.text, 1, text->string.len, stdout);
+	fputc('\n', stdout);
+	return STATUS_OK;
+}
+
 /* The entries' bytes, one a line, as the daemon keeps them (provenance.md 4.4): what `journal verify FILE` reads. */
 int command_journal_export(struct command *command)
 {
-	uint64_t from = 0, size = 0;
-	bool know_size = false;
-	int status = STATUS_OK;
-	while (status == STATUS_OK && (!know_size || from < size)) {
-		struct arena kept = command->arena;
-		struct json *answer;
-		arena_init(&command->arena);
-		status = command_get(command, arena_printf(&command->arena, "/v1/log/entries?from=%llu&limit=%d", (unsigned long long)from, ENTRIES_PAGE), &answer);
-		const struct json *entries = status == STATUS_OK ? json_get(answer, "entries") : NULL;
-		if (status == STATUS_OK && !know_size) {
-			/* The journal as it is now: it grows while we read. */
-			size = (uint64_t)json_get_number(answer, "size", 0);
-			know_size = true;
-		}
-		uint64_t before = from;
-		for (size_t i = 0; i < json_count(entries) && from < size && status == STATUS_OK; i++, from++) {
-			const struct json *entry = json_at(entries, i);
-			if (!json_is(entry, JSON_STRING)) {
-				status = command_fail(command, STATUS_ERROR, NULL, "entry %llu: the daemon's answer holds no text of an entry", (unsigned long long)from);
-				break;
-			}
-			fwrite(entry->string.text, 1, entry->string.len, stdout);
-			fputc('\n', stdout);
-		}
-		uint64_t next = status == STATUS_OK ? (uint64_t)json_get_number(answer, "next", 0) : 0;
-		if (next > from && next <= size)
-			from = next; /* a pruned tile took one line for many entries */
-		if (status == STATUS_OK && from == before && from < size)
-			status = command_fail(command, STATUS_ERROR, NULL, "the daemon gave %llu of the %llu entries that it promised", (unsigned long long)from, (unsigned long long)size);
-		arena_close(&command->arena);
-		command->arena = kept;
-		char text[80];
-		snprintf(text, sizeof text, "%llu of %llu entries", (unsigned long long)from, (unsigned long long)size);
-		progress_show(&command->output, from, size, text);
-	}
-	progress_clear(&command->output);
+	uint64_t got, promised;
+	int status = each_daemon_line(command, print_line, command, &got, &promised);
+	if (status == STATUS_OK && got < promised)
+		status = command_fail(command, STATUS_ERROR, NULL, "the daemon gave %llu of the %llu entries that it promised", (unsigned long long)got, (unsigned long long)promised);
 	return status;
 }
 

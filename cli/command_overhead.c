@@ -3,7 +3,6 @@
 
 #include "cli/command.h"
 
-static const char *const stages[] = {"admission", "queue", "journal", "dispatch", "connect", "firstToken", "generation", "parse", "ground", "sign", "commit"};
 
 static void print_one(struct command *command, const struct json *run)
 {
@@ -20,12 +19,12 @@ static void print_one(struct command *command, const struct json *run)
 	if (json_get_boolean(overhead, "withoutLastCommit", false))
 		output_line(&command->output, "          (as journaled: without the commit of the run's end)");
 	table_init(&table, arena, columns, 3);
-	for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-		const struct json *stage = json_get(json_get(overhead, "stages"), stages[i]);
+	for (size_t i = 0; i < STAGE_COUNT; i++) {
+		const struct json *stage = json_get(json_get(overhead, "stages"), stage_names[i]);
 		if (stage == NULL)
 			continue;
-		bool activity = strcmp(stages[i], "connect") == 0 || strcmp(stages[i], "firstToken") == 0 || strcmp(stages[i], "generation") == 0;
-		const char *cells[] = {stages[i], text_milliseconds(arena, json_is(stage, JSON_NUMBER) ? stage->number : 0), activity ? "activity" : strcmp(stages[i], "queue") == 0 ? "waiting" : "overhead"};
+		bool activity = strcmp(stage_names[i], "connect") == 0 || strcmp(stage_names[i], "firstToken") == 0 || strcmp(stage_names[i], "generation") == 0;
+		const char *cells[] = {stage_names[i], text_milliseconds(arena, json_is(stage, JSON_NUMBER) ? stage->number : 0), activity ? "activity" : strcmp(stage_names[i], "queue") == 0 ? "waiting" : "overhead"};
 		table_add(&table, cells);
 		table_colour(&table, 2, COLOUR_DIM);
 	}

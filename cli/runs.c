@@ -49,6 +49,9 @@ const char *run_workflow_text(struct command *command, const struct json *run)
 	return arena_printf(&command->arena, "%s/%s:%s", namespace == NULL ? "?" : namespace, name, version == NULL ? "?" : version);
 }
 
+const char *const stage_names[STAGE_COUNT] = {"admission",  "queue", "journal", "dispatch", "connect", "firstToken",
+					      "generation", "parse", "ground",  "sign",     "commit"};
+
 const char *run_wall_text(struct command *command, const struct json *run)
 {
 	int64_t from, until = clock_wall_ms();
