@@ -1,66 +1,30 @@
 // The runtime simulator, asked over its two ports as a client would: answers, pace, faults, counters, limits.
 // Needs Node 20 and nothing else. REPRISE_SIM names the program (default build/tests/sim/reprise-sim).
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import http from 'node:http';
 import net from 'node:net';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { check, equal, exitOf, finish, firstLine, folder as makeFolder, launch, pause, programs, test, until } from '../support/harness.mjs';
 
-const program = process.env.REPRISE_SIM ?? 'build/tests/sim/reprise-sim';
-const folder = mkdtempSync(join(tmpdir(), 'reprise-sim-'));
-const running = new Set();
-let passed = 0, failed = 0;
-
-async function test(sentence, body) {
-	try {
-		await body();
-		passed++;
-		console.log(`ok ${passed + failed} - ${sentence}`);
-	} catch (error) {
-		failed++;
-		console.log(`not ok ${passed + failed} - ${sentence}\n  ${String(error.stack ?? error).replaceAll('\n', '\n  ')}`);
-	}
-}
-
-function check(condition, message) {
-	if (!condition)
-		throw new Error(message);
-}
-
-function equal(actual, expected, what) {
-	const a = JSON.stringify(actual), b = JSON.stringify(expected);
-	check(a === b, `${what}: got ${a}, expected ${b}`);
-}
-
-const pause = ms => new Promise(done => setTimeout(done, ms));
+const folder = makeFolder('sim');
 
 // ---- The program ----
 
 async function start(...options) {
-	const child = spawn(program, ['--control-port', '0', ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
-	const sim = { child, errors: '', output: '' };
-	running.add(child);
-	sim.ended = new Promise(done => child.on('exit', (code, signal) => { running.delete(child); done({ code, signal }); }));
-	child.stderr.on('data', data => { sim.errors += data; });
-	await new Promise((done, fail) => {
-		child.stdout.on('data', data => { sim.output += data; if (sim.output.includes('\n')) done(); });
-		sim.ended.then(() => fail(new Error(`ended before it was ready: ${sim.errors}`)));
-	});
-	const ready = /^reprise-sim ready http:\/\/127\.0\.0\.1:(\d+) control http:\/\/127\.0\.0\.1:(\d+)\n$/.exec(sim.output);
-	check(ready, `ready line: ${sim.output}`);
-	sim.port = Number(ready[1]);
-	sim.control = Number(ready[2]);
-	sim.agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
-	return sim;
+	const child = launch(programs.sim, ['--control-port', '0', ...options]);
+	const line = await firstLine(child, 'reprise-sim');
+	const ready = /^reprise-sim ready http:\/\/127\.0\.0\.1:(\d+) control http:\/\/127\.0\.0\.1:(\d+)$/.exec(line);
+	check(ready, `ready line: ${line}`);
+	return { child, port: Number(ready[1]), control: Number(ready[2]), agent: new http.Agent({ keepAlive: true, maxSockets: Infinity }),
+		get errors() { return child.errors; } };
 }
 
 async function stop(sim) {
 	sim.agent.destroy();
 	sim.child.kill('SIGTERM');
-	const end = await sim.ended;
-	equal(end, { code: 0, signal: null }, `end after SIGTERM (${sim.errors})`);
+	equal(await exitOf(sim.child), { code: 0, signal: null }, `end after SIGTERM (${sim.errors})`);
 }
 
 // One HTTP exchange; never throws for what the server does, but tells in `broken`.
@@ -103,14 +67,6 @@ const script = async (sim, text) => {
 	const answer = await control(sim, 'POST', '/__sim/script', text);
 	equal(answer.status, 200, `script (${answer.text})`);
 	equal((await control(sim, 'POST', '/__sim/reset')).status, 200, 'reset');
-};
-const until = async (what, condition) => {
-	for (let i = 0; i < 200; i++) {
-		if (await condition())
-			return;
-		await pause(10);
-	}
-	throw new Error(`never came true: ${what}`);
 };
 
 const section = 'Acme Works was founded in 1921. Nothing else happened.\nŽofie Čapková works at Acme Works.';
@@ -757,24 +713,18 @@ await test('mistakes on the command line end with status 2 and a word, a taken p
 		[['--what', '1'], 2, '--what'], [['--script'], 2, '--script'], [['--connections-max', '4097'], 2, '4096'],
 		[['--sections-max', '100001'], 2, '100000'], [['--script', path], 2, '/answer/mode'],
 		[['--script', join(folder, 'none.json')], 1, 'none.json'], [['--port', String(sim.port)], 1, 'address already in use']]) {
-		const result = spawnSync(program, options, { encoding: 'utf8', timeout: 5000 });
+		const result = spawnSync(programs.sim, options, { encoding: 'utf8', timeout: 5000 });
 		equal(result.status, status, options.join(' '));
 		check(result.stderr.includes(word), `${options.join(' ')}: ${result.stderr}`);
 	}
-	check(spawnSync(program, ['--help'], { encoding: 'utf8' }).stdout.startsWith('usage:'), '--help');
-	const bare = spawn(program, [], { stdio: ['ignore', 'pipe', 'inherit'] });
-	running.add(bare);
-	const line = await new Promise(done => bare.stdout.once('data', data => done(String(data))));
-	check(/^reprise-sim ready http:\/\/127\.0\.0\.1:\d+\n$/.test(line), `without a control port: ${line}`);
+	check(spawnSync(programs.sim, ['--help'], { encoding: 'utf8' }).stdout.startsWith('usage:'), '--help');
+	const bare = launch(programs.sim, []);
+	const line = await firstLine(bare, 'reprise-sim');
+	check(/^reprise-sim ready http:\/\/127\.0\.0\.1:\d+$/.test(line), `without a control port: ${line}`);
 	bare.kill('SIGINT');
-	equal(await new Promise(done => bare.on('exit', done)), 0, 'SIGINT');
-	running.delete(bare);
+	equal(await exitOf(bare), { code: 0, signal: null }, 'SIGINT');
 });
 
 await test('it ends cleanly after all this', () => stop(sim));
 
-for (const child of running)
-	child.kill('SIGKILL');
-rmSync(folder, { recursive: true });
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed === 0 ? 0 : 1);
+await finish();
