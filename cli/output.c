@@ -441,14 +441,18 @@ void csv_add(struct buffer *out, const char *const *cells, size_t count)
 		if (i > 0)
 			buffer_add_char(out, ',');
 		if (!quoted) {
-			buffer_add_text(out, cell);
+			text_escape(out, bytes_text(cell), true);
 			continue;
 		}
 		buffer_add_text(out, formula ? "\"'" : "\"");
-		for (const char *p = cell; *p != '\0'; p++) {
-			if (*p == '"')
-				buffer_add_char(out, '"');
-			buffer_add_char(out, *p);
+		for (const char *p = cell; *p != '\0';) {
+			size_t plain = strcspn(p, "\"");
+			text_escape(out, (struct bytes){(const uint8_t *)p, plain}, true);
+			p += plain;
+			if (*p == '"') {
+				buffer_add_text(out, "\"\"");
+				p++;
+			}
 		}
 		buffer_add_char(out, '"');
 	}

@@ -80,7 +80,8 @@ void table_close(struct table *table);
 void progress_show(struct output *output, uint64_t done, uint64_t total, const char *text);
 void progress_clear(struct output *output);
 
-/* One CSV record (RFC 4180); cells that a spreadsheet would run as a formula begin with an apostrophe. */
+/* One CSV record (RFC 4180); cells that a spreadsheet would run as a formula begin with an apostrophe, and what text_escape()
+ * escapes is escaped, line breaks and tabs aside. */
 void csv_add(struct buffer *out, const char *const *cells, size_t count);
 
 int64_t clock_wall_ms(void);

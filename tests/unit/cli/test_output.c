@@ -166,6 +166,9 @@ START_TEST(csv_cells_are_inert)
 		{"plain", "plain\r\n"}, {"a,b", "\"a,b\"\r\n"}, {"say \"hi\"", "\"say \"\"hi\"\"\"\r\n"}, {"two\nlines", "\"two\nlines\"\r\n"},
 		{"=1+1", "\"'=1+1\"\r\n"}, {"+1", "\"'+1\"\r\n"}, {"-1", "\"'-1\"\r\n"}, {"@SUM(A1)", "\"'@SUM(A1)\"\r\n"}, {"\t=1", "\"'\t=1\"\r\n"},
 		{"a=b", "a=b\r\n"}, {"", "\r\n"}, {NULL, "\r\n"},
+		/* what would move a terminal's cursor or turn its text around is written out, as on a terminal; line breaks and tabs stay */
+		{"a\033[2Jb", "a\\u{1B}[2Jb\r\n"}, {"a,\033]0;t\007\"b\"", "\"a,\\u{1B}]0;t\\u{7}\"\"b\"\"\"\r\n"}, {"\r=1", "\"'\\u{D}=1\"\r\n"},
+		{"x\u202ey", "x\\u{202E}y\r\n"}, {"a\tb", "a\tb\r\n"}, {"one\r\ntwo", "\"one\\u{D}\ntwo\"\r\n"},
 	};
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct buffer out;
