@@ -156,17 +156,35 @@ static void on_read(struct store_read *read)
 	struct api_read *own = read->owner;
 	struct arena arena = read->arena;
 
-	if (own->then) {
+	if (own->then)
 		own->then(own); /* may free the request and own with it */
-	} else if (read->error.code != ERR_NONE) {
-		struct error error = read->error;
-		buffer_close(&own->body);
+	else
+		api_answer_read(own);
+	arena_close(&arena);
+}
+
+/* Answering frees the request, and own with it: what is needed is copied first. */
+void api_answer_read(struct api_read *own)
+{
+	struct error error = own->read.error;
+	struct buffer body = own->body;
+
+	if (error.code != ERR_NONE) {
+		buffer_close(&body);
 		api_fail(own->request, &error);
 	} else {
-		struct buffer body = own->body;
 		request_answer(own->request, own->status, own->content_type, &body);
 	}
-	arena_close(&arena);
+}
+
+void api_answer_page(struct api_read *own, bool stream, enum feed_kind kind, uint64_t after, const char *run_id, const struct store_fact_filter *filter)
+{
+	if (own->read.error.code != ERR_NONE || !stream) {
+		api_answer_read(own);
+		return;
+	}
+	buffer_close(&own->body);
+	feeds_open(&own->daemon->feeds, own->request, kind, after, run_id, filter);
 }
 
 void api_read(struct daemon *daemon, struct request *request, store_read_work work, void *args, void (*then)(struct api_read *read))
@@ -341,8 +359,8 @@ bool api_after(struct request *request, uint64_t *after)
 	const char *text = request_header(request, "Last-Event-ID");
 
 	if (!text || !api_wants_stream(request))
-		return api_query_number(request, "after", 0, INT64_MAX - 1, after);
-	if (read_number(text, after) && *after < INT64_MAX)
+		return api_query_number(request, "after", 0, API_SEQ_MAX, after);
+	if (read_number(text, after) && *after <= API_SEQ_MAX)
 		return true;
 	api_invalid(request, "Last-Event-ID: '%s' is no position in the journal", text);
 	return false;

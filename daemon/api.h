@@ -7,6 +7,7 @@
 enum {
 	API_PARAMETERS_MAX = 3,
 	API_LIMIT_DEFAULT = 100,
+	API_SEQ_BITS = 53, /* positions are JSON numbers: one past 2^53 - 1 would come back rounded */
 	API_WAIT_MAX_MS = 24 * 3600 * 1000, /* the longest ?wait */
 	API_PARSE_ON_LOOP_MAX = 64 << 10, /* bytes; larger bodies are parsed on the pool */
 	API_REQUEST_ID_TRIES_MAX = 1000, /* looks for a run whose first submission is being committed, API_LOOK_AGAIN_MS apart */
@@ -16,6 +17,9 @@ enum {
 };
 
 enum body_limit { BODY_NONE, BODY_SMALL, BODY_DOCUMENT };
+
+/* The last position that a client may name. */
+#define API_SEQ_MAX ((1ULL << API_SEQ_BITS) - 1)
 
 struct route {
 	const char *method, *pattern; /* {} is one part of the path, a trailing * all the rest */
@@ -41,6 +45,10 @@ struct api_read {
 /* Answers 503 itself when the store takes no more reads. */
 void api_read(struct daemon *daemon, struct request *request, store_read_work work, void *args, void (*then)(struct api_read *read));
 void api_print(struct api_read *read, const struct json *json); /* for works */
+/* For `then`: what a read without one does, the body or the problem. */
+void api_answer_read(struct api_read *read);
+/* The same for a read that looked before a page or a feed was given: with `stream` the feed is opened (see feeds_open()). */
+void api_answer_page(struct api_read *read, bool stream, enum feed_kind kind, uint64_t after, const char *run_id, const struct store_fact_filter *filter);
 
 /* --- helpers ------------------------------------------------------------------------------------------------------ */
 

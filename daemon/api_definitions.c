@@ -211,7 +211,7 @@ void api_list_definitions(struct daemon *daemon, struct request *request, const 
 	struct list_args *args = arena_zero(&request->arena, sizeof *args);
 
 	(void)parameters;
-	if (!api_query_number(request, "limit", 1000, STORE_PAGE_MAX, &args->limit) || !api_query_number(request, "cursor", 0, INT64_MAX, &args->cursor))
+	if (!api_query_number(request, "limit", 1000, STORE_PAGE_MAX, &args->limit) || !api_query_number(request, "cursor", 0, API_SEQ_MAX, &args->cursor))
 		return;
 	if (args->limit == 0)
 		args->limit = 1000;

@@ -86,19 +86,9 @@ static void list_work(struct store_reader *reader, struct store_read *read)
 
 static void on_facts(struct api_read *own)
 {
-	struct facts_args *args = own->args;
-	struct error error = own->read.error;
-	struct buffer body = own->body;
+	const struct facts_args *args = own->args;
 
-	if (error.code != ERR_NONE) {
-		buffer_close(&body);
-		api_fail(own->request, &error);
-	} else if (args->stream) {
-		buffer_close(&body);
-		feeds_open(&own->daemon->feeds, own->request, FEED_FACTS, args->filter.after_seq, NULL, &args->filter);
-	} else {
-		request_answer(own->request, 200, own->content_type, &body);
-	}
+	api_answer_page(own, args->stream, FEED_FACTS, args->filter.after_seq, NULL, &args->filter);
 }
 
 void api_list_facts(struct daemon *daemon, struct request *request, const char *const *parameters)

@@ -114,7 +114,7 @@ void api_list_entries(struct daemon *daemon, struct request *request, const char
 	struct entries_args *args = arena_zero(&request->arena, sizeof *args);
 
 	(void)parameters;
-	if (!api_query_number(request, "from", 0, INT64_MAX - 1, &args->from) || !api_query_number(request, "limit", 1000, STORE_PAGE_MAX, &args->limit))
+	if (!api_query_number(request, "from", 0, API_SEQ_MAX, &args->from) || !api_query_number(request, "limit", 1000, STORE_PAGE_MAX, &args->limit))
 		return;
 	if (args->limit == 0)
 		args->limit = 1000;

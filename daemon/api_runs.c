@@ -139,14 +139,7 @@ static void on_document(struct api_read *own)
 	const struct document_args *args = own->args;
 
 	definition_release(args->definition);
-	if (own->read.error.code != ERR_NONE) {
-		struct error error = own->read.error;
-		buffer_close(&own->body);
-		api_fail(own->request, &error);
-	} else {
-		struct buffer body = own->body;
-		request_answer(own->request, own->status, own->content_type, &body);
-	}
+	api_answer_read(own);
 }
 
 /* From memory when nothing large is asked for and the engine knows the run; else from the journal. */
@@ -781,7 +774,7 @@ void api_list_runs(struct daemon *daemon, struct request *request, const char *c
 
 	(void)parameters;
 	if (!read_filter(request, filter) || !api_query_number(request, "limit", API_LIMIT_DEFAULT, STORE_PAGE_MAX, &limit) ||
-	    !api_query_number(request, "cursor", 0, INT64_MAX, &filter->before_seq))
+	    !api_query_number(request, "cursor", 0, API_SEQ_MAX, &filter->before_seq))
 		return;
 	filter->limit = limit > 0 ? limit : API_LIMIT_DEFAULT;
 	api_read(daemon, request, list_work, filter, NULL);
@@ -845,19 +838,9 @@ static void events_work(struct store_reader *reader, struct store_read *read)
 
 static void on_events(struct api_read *own)
 {
-	struct events_args *args = own->args;
-	struct error error = own->read.error;
-	struct buffer body = own->body;
+	const struct events_args *args = own->args;
 
-	if (error.code != ERR_NONE) {
-		buffer_close(&body);
-		api_fail(own->request, &error);
-	} else if (args->stream) {
-		buffer_close(&body);
-		feeds_open(&own->daemon->feeds, own->request, FEED_RUN, args->after, args->id, NULL);
-	} else {
-		request_answer(own->request, 200, own->content_type, &body);
-	}
+	api_answer_page(own, args->stream, FEED_RUN, args->after, args->id, NULL);
 }
 
 void api_run_events(struct daemon *daemon, struct request *request, const char *const *parameters)

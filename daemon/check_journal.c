@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "store/store.h"
 #include "workflow/evidence/verify.h"
 
 /* The verifier key that the journal itself names: whoever wants more than consistency compares it with one he kept. */
@@ -51,8 +50,21 @@ static int verify(struct store_reader *reader, const struct note_key *key, struc
 	return error->code;
 }
 
-int check_journal(const char *data_dir, FILE *out, struct error *error)
+static int check_keys(const struct store_options *options, const struct note_key *journal, FILE *out, struct error *error)
 {
+	struct public_key log;
+
+	if (store_check_keys(options, journal == NULL, &log, error) != 0)
+		return error->code;
+	if (journal && strcmp(log.id, journal->public.id) != 0)
+		return error_set(error, ERR_INVALID, "the log key is not the one that journal %s was begun with: put that one back", options->data_dir);
+	fprintf(out, "keys: %s\n", log.id[0] ? "good" : "made at the first start");
+	return 0;
+}
+
+int check_journal(const struct store_options *options, FILE *out, struct error *error)
+{
+	const char *data_dir = options->data_dir;
 	struct store_reader *reader;
 	struct note_key key;
 	struct verify_report report;
@@ -63,7 +75,7 @@ int check_journal(const char *data_dir, FILE *out, struct error *error)
 	if (store_open_readonly(data_dir, &reader, error) == ERR_NOT_FOUND) {
 		fprintf(out, "journal %s: none yet\n", data_dir);
 		*error = (struct error){0};
-		return 0;
+		return check_keys(options, NULL, out, error);
 	}
 	if (error->code != ERR_NONE)
 		return error->code;
@@ -79,6 +91,8 @@ int check_journal(const char *data_dir, FILE *out, struct error *error)
 		else
 			error_set(error, ERR_CORRUPT, "journal %s: verification failed", data_dir);
 	}
+	if (error->code == ERR_NONE)
+		check_keys(options, &key, out, error);
 	verify_report_close(&report);
 	arena_close(&arena);
 	store_reader_close(reader);

@@ -4,9 +4,10 @@
 
 #include <stdio.h>
 
-#include "workflow/base/error.h"
+#include "store/store.h"
 
 enum { CHECK_PAGE = 1000 };
 
-/* 0: good, or there is none yet. Says what was found on `out`. */
-int check_journal(const char *data_dir, FILE *out, struct error *error);
+/* The key files too, and that the log key is the one that the journal was begun with. Of the options: the folder and the files.
+ * 0: good, or there is none yet. Says what was found on `out`. */
+int check_journal(const struct store_options *options, FILE *out, struct error *error);

@@ -299,11 +299,18 @@ static void read_listen(struct reading *r, const struct json *value, void *targe
 static int read_secret_file(struct arena *arena, const char *path, const char **value, struct error *error)
 {
 	char *text = memory_alloc(CONFIG_SECRET_MAX + 1);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* O_NONBLOCK: a FIFO in its place would hold the start for ever. */
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat status;
 	ssize_t len = 0, got = 0;
 
 	if (fd < 0) {
-		error_set(error, ERR_IO, "%s: %s", path, strerror(errno));
+		error_set(error, ERR_IO, errno == ELOOP ? "%s: is a symbolic link, expected a regular file" : "%s: %s", path, strerror(errno));
+		goto end;
+	}
+	if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+		error_set(error, ERR_INVALID, "%s: is no regular file", path);
+		close(fd);
 		goto end;
 	}
 	while (len <= CONFIG_SECRET_MAX && (got = read(fd, text + len, (size_t)(CONFIG_SECRET_MAX + 1 - len))) > 0)

@@ -129,10 +129,12 @@ static bool load_config(struct daemon *daemon, const struct config_options *opti
 
 static int check(const struct config *config)
 {
+	struct store_options options = {.data_dir = config->data_dir, .fact_key_file = config->fact_key_file, .log_key_file = config->log_key_file,
+					 .now_us = clock_now_us, .wall_ms = clock_wall_ms};
 	struct error error;
 
 	printf("configuration %s: good\n", config->file ? config->file : "(none, defaults)");
-	if (check_journal(config->data_dir, stdout, &error) == 0)
+	if (check_journal(&options, stdout, &error) == 0)
 		return 0;
 	fprintf(stderr, "reprised: %s\n", error.message);
 	return 1;

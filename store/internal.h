@@ -169,6 +169,8 @@ struct signer {
 };
 /* may_create: the journal is new. Otherwise a missing file is an error that says what to do. */
 int signer_open(struct signer *signer, const struct store_options *options, bool may_create, struct error *error);
+/* Read both and keep none; *log has no id when its file is missing and may be. */
+int signer_check(const struct store_options *options, bool may_be_missing, struct public_key *log, struct error *error);
 void signer_close(struct signer *signer);
 
 /* --- store.c, commit.c, reader.c ---------------------------------------------------------------------------------- */

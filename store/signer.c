@@ -112,7 +112,8 @@ static int read_key(const char *path, int descriptor, struct secret_key *key, st
 
 static int load_key(const char *path, const char *what, bool may_create, struct secret_key *key, struct error *error)
 {
-	int descriptor = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	/* O_NONBLOCK: a FIFO in its place would hold the start for ever. */
+	int descriptor = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
 	if (descriptor < 0 && errno == ENOENT && may_create)
 		return create_key(path, key, error);
@@ -120,6 +121,8 @@ static int load_key(const char *path, const char *what, bool may_create, struct 
 		return error_set(error, ERR_NOT_FOUND,
 				 "the %s key %s is missing: put it back from its backup, or name another with signing.%s.file",
 				 what, path, what);
+	if (descriptor < 0 && errno == ELOOP)
+		return error_set(error, ERR_INVALID, "key %s is a symbolic link, expected a regular file", path);
 	if (descriptor < 0)
 		return error_set(error, ERR_IO, "open key %s: %s", path, strerror(errno));
 	read_key(path, descriptor, key, error);
@@ -146,6 +149,28 @@ int signer_open(struct signer *signer, const struct store_options *options, bool
 	sodium_mprotect_readonly(signer->fact);
 	sodium_mprotect_readonly(signer->log);
 	return 0;
+}
+
+int signer_check(const struct store_options *options, bool may_be_missing, struct public_key *log, struct error *error)
+{
+	const char *const paths[] = {options->fact_key_file, options->log_key_file}, *const names[] = {"fact", "log"};
+	struct public_key keys[2] = {0};
+	struct secret_key *key;
+
+	CHECK(sodium_init() >= 0);
+	key = sodium_malloc(sizeof(*key));
+	CHECK(key != NULL);
+	for (int i = 0; i < 2 && error->code == ERR_NONE; i++) {
+		if (load_key(paths[i], names[i], false, key, error) == 0)
+			keys[i] = key->public;
+		else if (error->code == ERR_NOT_FOUND && may_be_missing)
+			*error = (struct error){0};
+	}
+	sodium_free(key);
+	if (error->code == ERR_NONE && keys[0].id[0] && strcmp(keys[0].id, keys[1].id) == 0)
+		error_set(error, ERR_INVALID, "the fact key and the log key are the same key: each needs its own");
+	*log = keys[1];
+	return error->code;
 }
 
 void signer_close(struct signer *signer)

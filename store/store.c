@@ -658,6 +658,17 @@ fail:
 	return error->code;
 }
 
+int store_check_keys(const struct store_options *options, bool may_be_missing, struct public_key *log, struct error *error)
+{
+	struct store *store = new_store(options);
+
+	ERROR_BEGIN(error);
+	signer_check(&store->options, may_be_missing, log, error);
+	free_parts(store);
+	free(store);
+	return error->code;
+}
+
 static void on_handle_closed(uv_handle_t *handle)
 {
 	struct store *store = handle->data;

@@ -40,6 +40,9 @@ struct store_options {
  * journal.opened into an empty journal. Messages: "another reprised (pid 123) holds DATA/lock", "DATA is read-only …".
  * May block: called before the loop runs. */
 int store_open(struct store **store, uv_loop_t *loop, const struct store_options *options, struct error *error);
+/* The key files as store_open() reads them, without making or keeping any. may_be_missing: there is no journal yet. *log: the log
+ * key, without an id where it is missing. Needs no lock; any thread. */
+int store_check_keys(const struct store_options *options, bool may_be_missing, struct public_key *log, struct error *error);
 /* Let what is queued commit, sign a last checkpoint, join the threads, close. Pending callbacks fire before it returns; what
  * they submit is refused with ERR_BUSY. Run the loop once more afterwards: it ends the store's own handles and frees the
  * struct. */

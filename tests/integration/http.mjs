@@ -1,71 +1,27 @@
 // The daemon's HTTP API, over its Unix socket: every route, every limit that can be reached, the shape of problems, waiting,
 // streams, clients that go away, a second daemon, a folder that cannot be written, SIGTERM, and kill -9 in the middle of an extraction.
 // Needs Node 20 and nothing else. REPRISED and REPRISE_SIM name the programs (default build/…).
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
+import { check, equal, finish, firstLine, folder as makeFolder, launch, pause, programs, sha256, test, until as untilWithin } from '../support/harness.mjs';
 
-const program = resolve(process.env.REPRISED ?? 'build/daemon/reprised');
-const simProgram = resolve(process.env.REPRISE_SIM ?? 'build/tests/sim/reprise-sim');
-const folder = mkdtempSync(join(tmpdir(), 'reprise-http-'));
-const only = process.argv[2]; // part of a test's sentence
-let passed = 0, failed = 0;
-
-async function test(sentence, body) {
-	if (only && !sentence.includes(only))
-		return;
-	try {
-		await body();
-		passed++;
-		console.log(`ok ${passed + failed} - ${sentence}`);
-	} catch (error) {
-		failed++;
-		console.log(`not ok ${passed + failed} - ${sentence}\n  ${String(error.stack ?? error).replaceAll('\n', '\n  ')}`);
-	}
-}
-function check(condition, message) {
-	if (!condition)
-		throw new Error(message);
-}
-function equal(actual, expected, what) {
-	const a = JSON.stringify(actual), b = JSON.stringify(expected);
-	check(a === b, `${what}: got ${a}, expected ${b}`);
-}
-const pause = ms => new Promise(done => setTimeout(done, ms));
-const sha256 = data => createHash('sha256').update(data).digest('hex');
+const folder = makeFolder('http');
 // Far longer than anything takes: a busy machine makes no failure, and only a failure waits so long. The same holds for ?wait=60s.
-async function until(what, condition, ms = 60000) {
-	for (const end = Date.now() + ms; Date.now() < end; await pause(20)) {
-		const value = await condition();
-		if (value)
-			return value;
-	}
-	throw new Error(`not within ${ms} ms: ${what}`);
-}
+const until = (what, condition, ms = 60000) => untilWithin(what, condition, ms);
 
 // ---- Programs ----
 
-const running = new Set();
 function start(file, words, options = {}) {
-	const child = spawn(file, words, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, HOME: folder, XDG_CONFIG_HOME: '', REPRISE_CONFIG: '', REPRISE_DATA: '', NOTIFY_SOCKET: '', ...options.env },
-		uid: options.uid, gid: options.uid });
-	const process_ = { child, out: '', errors: '', ended: null };
-	running.add(child);
-	child.stdout.on('data', data => { process_.out += data; });
-	child.stderr.on('data', data => { process_.errors += data; });
-	process_.ended = new Promise(done => child.on('close', (status, signal) => { running.delete(child); done({ status, signal }); }));
-	process_.first = new Promise((done, refuse) => {
-		child.stdout.on('data', () => process_.out.includes('\n') && done(process_.out.split('\n')[0]));
-		child.on('close', status => refuse(new Error(`${file} ended with ${status}: ${process_.errors}`)));
-	});
+	const child = launch(file, words, { ...options, gid: options.uid, env: { HOME: folder, XDG_CONFIG_HOME: '', REPRISE_CONFIG: '', REPRISE_DATA: '', NOTIFY_SOCKET: '', ...options.env } });
+	const process_ = { child, ended: child.gone.then(end => ({ status: end.code, signal: end.signal })), first: firstLine(child, file),
+		get out() { return child.output; }, get errors() { return child.errors; } };
 	process_.first.catch(() => {});
 	return process_;
 }
-process.on('exit', () => running.forEach(child => child.kill('SIGKILL')));
 
 async function startSim(words = [], script = null) {
 	if (script) {
@@ -73,7 +29,7 @@ async function startSim(words = [], script = null) {
 		writeFileSync(file, JSON.stringify(script));
 		words = [...words, '--script', file];
 	}
-	const sim = start(simProgram, ['--port', '0', '--control-port', '0', ...words]);
+	const sim = start(programs.sim, ['--port', '0', '--control-port', '0', ...words]);
 	const [, url, control] = (await sim.first).match(/ready (\S+) control (\S+)/);
 	return { ...sim, url, control, state: async () => (await fetch(`${control}/__sim/state`)).json() };
 }
@@ -82,7 +38,7 @@ let daemons = 0;
 async function startDaemon({ data = join(folder, `data-${daemons++}`), config = {}, words = [], env = {} } = {}) {
 	const file = `${data}.json`;
 	writeFileSync(file, JSON.stringify(config));
-	const daemon = start(program, ['--data', data, '--config', file, '--log', 'text', ...words], { env });
+	const daemon = start(programs.daemon, ['--data', data, '--config', file, '--log', 'text', ...words], { env });
 	daemon.data = data;
 	daemon.socket = join(data, 'reprise.sock');
 	daemon.line = await daemon.first;
@@ -232,6 +188,9 @@ await test('unknown routes are 404, other methods 405 with Allow, unknown parame
 	problem(await get(daemon, '/v1/runs?limit=10001'), 400, '10000', 'limit over the page');
 	problem(await get(daemon, '/v1/runs?since=yesterday'), 400, 'since', 'no time');
 	problem(await get(daemon, '/v1/facts?document=abc'), 400, 'digest', 'no digest');
+	for (const path of ['/v1/facts', '/v1/events', '/v1/runs/none/events'])
+		problem(await get(daemon, `${path}?after=9007199254740992`), 400, '9007199254740991', `${path} behind what a JSON number holds`);
+	equal((await get(daemon, '/v1/facts?after=9007199254740991')).json.next, 9007199254740991, 'the last position that can be named');
 	problem(await get(daemon, `/v1/${'x'.repeat(5000)}`), 414, '4096', 'a long path');
 	equal((await request(daemon, 'HEAD', '/v1/version')).status, 200, 'HEAD');
 });
@@ -738,7 +697,7 @@ await test('an unknown runtime and a missing document fault the run with a word 
 });
 
 await test('a second daemon on the same folder ends at once and names the first', async () => {
-	const began = Date.now(), second = start(program, ['--data', daemon.data]);
+	const began = Date.now(), second = start(programs.daemon, ['--data', daemon.data]);
 	const { status } = await second.ended;
 	equal(status, 1, 'status');
 	check(Date.now() - began < 30000, 'at once'); // it does not wait for the lock, but a busy machine may take seconds to start it
@@ -749,18 +708,18 @@ await test('a second daemon on the same folder ends at once and names the first'
 await test('another program\'s socket is not taken away, a stale one is', async () => {
 	const path = join(folder, 'taken.sock'), other = net.createServer().listen(path);
 	await new Promise(done => other.once('listening', done));
-	const second = start(program, ['--data', join(folder, 'data-taken'), '--listen', `unix:${path}`]);
+	const second = start(programs.daemon, ['--data', join(folder, 'data-taken'), '--listen', `unix:${path}`]);
 	equal((await second.ended).status, 1, 'status');
 	check(second.errors.includes('listens there'), second.errors);
 	const pid = spawnSync(process.execPath, ['-e', `require('net').createServer().listen(${JSON.stringify(`${path}2`)}, () => process.kill(process.pid, 'SIGKILL'))`]);
 	check(pid.signal === 'SIGKILL' && existsSync(`${path}2`), 'a stale socket is there');
-	const third = start(program, ['--data', join(folder, 'data-taken'), '--listen', `unix:${path}2`]);
+	const third = start(programs.daemon, ['--data', join(folder, 'data-taken'), '--listen', `unix:${path}2`]);
 	await third.first;
 	equal((await get({ socket: `${path}2` }, '/healthz')).status, 200, 'taken over');
 	equal(await stop(third), { status: 0, signal: null }, 'stopped');
 	check(!existsSync(`${path}2`), 'the socket is removed at the end');
 	writeFileSync(`${path}3`, 'mine');
-	const fourth = start(program, ['--data', join(folder, 'data-taken'), '--listen', `unix:${path}3`]);
+	const fourth = start(programs.daemon, ['--data', join(folder, 'data-taken'), '--listen', `unix:${path}3`]);
 	equal((await fourth.ended).status, 1, 'status with a file in the way');
 	equal(readFileSync(`${path}3`, 'utf8'), 'mine', 'the file is left alone');
 	other.close();
@@ -774,7 +733,7 @@ await test('a folder that cannot be written is told, with status 1', async () =>
 	const asRoot = process.getuid() === 0;
 	// Another user may not be able to reach the program where it was built: a copy beside the folder is.
 	const copy = join(folder, 'reprised-copy');
-	copyFileSync(program, copy);
+	copyFileSync(programs.daemon, copy);
 	chmodSync(copy, 0o755);
 	const nobody = start(copy, ['--data', join(readonly, 'data')], asRoot ? { uid: 65534 } : {});
 	equal((await nobody.ended).status, 1, 'status');
@@ -782,7 +741,7 @@ await test('a folder that cannot be written is told, with status 1', async () =>
 });
 
 await test('mistakes on the command line and in the configuration are told with their place', async () => {
-	const run = async words => { const child = start(program, words); const { status } = await child.ended; return { status, text: child.errors, out: child.out }; };
+	const run = async words => { const child = start(programs.daemon, words); const { status } = await child.ended; return { status, text: child.errors, out: child.out }; };
 	equal((await run(['--nonsense'])).status, 2, 'unknown option');
 	equal((await run(['--data'])).status, 2, 'no value');
 	equal((await run(['--drain', 'x'])).status, 2, 'no duration');
@@ -811,6 +770,24 @@ await test('mistakes on the command line and in the configuration are told with 
 	check(checked.status === 0 && checked.out.includes('good') && /\d+ entries/.test(checked.out), checked.out + checked.text);
 	check((await run(['--check', '--data', join(folder, 'never')])).out.includes('none yet'), 'no journal yet');
 	equal((await run(['--check', '--config', file])).status, 1, 'a bad configuration');
+	check(checked.out.includes('keys: good'), checked.out);
+	const key = join(folder, 'check.pem'), withKey = join(folder, 'check.yaml');
+	writeFileSync(withKey, `signing: {log: {file: ${key}}}\n`);
+	const keyed = words => run(['--check', '--data', words, '--config', withKey]);
+	spawnSync('mkfifo', ['-m', '600', key]);
+	const fifo = await keyed(daemon.data);
+	check(fifo.status === 1 && fifo.text.includes('no regular file'), `a FIFO as key: ${fifo.out}${fifo.text}`);
+	rmSync(key);
+	check((await keyed(daemon.data)).text.includes('is missing'), 'the key of a journal is missing');
+	equal((await keyed(join(folder, 'never'))).status, 0, 'no journal: it is made at the first start');
+	copyFileSync(join(daemon.data, 'keys/fact.pem'), key);
+	chmodSync(key, 0o600);
+	check((await keyed(daemon.data)).text.includes('same key'), 'one key for both');
+	const other = await startDaemon();
+	await stop(other);
+	copyFileSync(join(other.data, 'keys/log.pem'), key);
+	const foreign = await keyed(daemon.data);
+	check(foreign.status === 1 && foreign.text.includes('was begun with'), `the key of another journal: ${foreign.out}${foreign.text}`);
 });
 
 await test('SIGTERM answers those who wait, ends the streams, and ends with status 0', async () => {
@@ -917,17 +894,15 @@ await test('kind: simulator without a url starts one of its own, which dies with
 await test('systemd is told READY and STOPPING, also over an abstract socket name', async () => {
 	// Node has no Unix datagram sockets; python3, which the build needs anyway, has.
 	const listen = name => new Promise(done => {
-		const child = spawn('python3', ['-c', `
+		const child = launch('python3', ['-c', `
 import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.bind(sys.argv[1].replace('@', '\\0'))
 print('listening', flush=True)
 while True:
     print(s.recv(4096).decode(), flush=True)
-`, name], { stdio: ['ignore', 'pipe', 'inherit'] });
-		running.add(child);
-		let text = '';
-		child.stdout.on('data', part => { text += part; if (text.startsWith('listening')) done({ child, said: () => text }); });
+`, name]);
+		firstLine(child, 'python3').then(() => done({ child, said: () => child.output }));
 	});
 	for (const name of [join(folder, 'notify.sock'), `@reprise-test-${process.pid}`]) {
 		const supervisor = await listen(name);
@@ -939,9 +914,4 @@ while True:
 	}
 });
 
-[sim, slowSim].forEach(one => one.child.kill());
-running.forEach(child => child.kill('SIGKILL'));
-await pause(100);
-rmSync(folder, { recursive: true, force: true });
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed === 0 ? 0 : 1);
+await finish();

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "activities/address.h"
@@ -337,6 +338,14 @@ START_TEST(secret_files)
 	}
 	close(fd);
 	unlink(path);
+	/* What is no regular file is refused at once: a FIFO would be waited for, a link may lead anywhere. */
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(i == 0 ? mkfifo(path, 0600) : symlink("/etc/passwd", path), 0);
+		parse(&parsed, text);
+		ck_assert_ptr_nonnull(strstr(parsed.problems.items[0].message, "regular file"));
+		close_parsed(&parsed);
+		unlink(path);
+	}
 	free(huge);
 }
 END_TEST
