@@ -216,6 +216,7 @@ static void add_http(struct buffer *out, const struct daemon *daemon)
 	metric(out, "http_waiters_gone_total", "counter", "Waiting clients that went away", (double)counts.waiters_gone);
 	metric(out, "http_requests_total", "counter", "Requests", (double)counts.requests);
 	metric(out, "http_refused_total", "counter", "Requests refused before their body was taken", (double)counts.refused);
+	metric(out, "http_slow_closed_total", "counter", "Connections closed because a request took too long to come in", (double)counts.slow);
 	head(out, "http_answers_total", "counter", "Answers, by class of their status");
 	for (size_t i = 2; i < COUNT_OF(classes); i++)
 		labelled(out, "http_answers_total", "class", classes[i], (double)counts.by_class[i]);

@@ -750,6 +750,7 @@ static void read_limits(struct reading *r, const struct json *value, void *targe
 		{"bodies", read_size, &limits->bodies, NULL},
 		{"wakeEvery", read_duration, &limits->wake_every_ms, NULL},
 		{"idle", read_duration, &limits->idle_ms, NULL},
+		{"request", read_duration, &limits->request_ms, NULL},
 	};
 
 	(void)target;
@@ -803,7 +804,7 @@ void config_init(struct config *config)
 {
 	*config = (struct config){
 		.limits = {.connections = 4096, .waiters = 4096, .streams = 512, .body = 2 << 20, .document = 64 << 20, .bodies = 256 << 20,
-			   .wake_every_ms = 15000, .idle_ms = 120000},
+			   .wake_every_ms = 15000, .idle_ms = 120000, .request_ms = 60000},
 	};
 	arena_init(&config->arena);
 }
@@ -1017,6 +1018,7 @@ struct json *config_json(const struct config *config, struct arena *arena)
 	json_set_number(arena, limits, "bodies", (double)config->limits.bodies);
 	set_duration(arena, limits, "wakeEvery", config->limits.wake_every_ms);
 	set_duration(arena, limits, "idle", config->limits.idle_ms);
+	set_duration(arena, limits, "request", config->limits.request_ms);
 	json_set(arena, json, "limits", limits);
 	return json;
 }

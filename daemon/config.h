@@ -27,6 +27,7 @@ struct config_limits {
 	uint64_t bodies; /* bytes of all bodies in memory together */
 	int64_t wake_every_ms; /* how often a silent connection is looked at */
 	int64_t idle_ms; /* a connection on which nothing happens is closed */
+	int64_t request_ms; /* a request must have come in by then, see HTTP_BODY_BYTES_PER_MS for long ones */
 };
 
 struct config_secret {

@@ -36,6 +36,14 @@ struct listener {
 	uv_timer_t timer;
 };
 
+/* A connection, for the time that it takes over a request: libmicrohttpd times silence only, not a byte a second. */
+struct connection {
+	struct MHD_Connection *connection;
+	uint64_t since_ms; /* it was opened, or its last request was over */
+	bool has_request; /* the head of one is complete */
+	struct list link;
+};
+
 struct http_server {
 	uv_loop_t *loop;
 	const struct config *config;
@@ -44,8 +52,9 @@ struct http_server {
 	size_t listener_count;
 	uv_prepare_t prepare;
 	uv_timer_t wake; /* active while something waits */
+	uv_timer_t slow; /* looks for heads that do not end; active while there are connections */
 	bool resumed, stopping, running;
-	struct list requests, waiters, streams;
+	struct list connections, requests, waiters, streams;
 	struct http_counts counts;
 	uint64_t body_bytes, unanswered;
 };
@@ -179,6 +188,63 @@ static void start_waking(struct http_server *server)
 		uv_timer_start(&server->wake, on_wake, every, every);
 }
 
+/* --- those that take too long ------------------------------------------------------------------------------------- */
+
+/* Between two requests a silent connection is libmicrohttpd's to close (limits.idle). One that is older is sending, and had
+ * limits.request on top of that to come to the end of a head. */
+static void on_slow(uv_timer_t *timer)
+{
+	struct http_server *server = timer->data;
+	uint64_t allowed_ms = (uint64_t)(server->config->limits.idle_ms + server->config->limits.request_ms);
+
+	LIST_EACH(link, &server->connections) {
+		const struct connection *own = CONTAINER_OF(link, struct connection, link);
+		if (own->has_request || uv_now(server->loop) - own->since_ms <= allowed_ms)
+			continue;
+		log_debug(LOG_HTTP, "a request's head was not complete after %llu ms", (unsigned long long)allowed_ms);
+		server->counts.slow++;
+		/* libmicrohttpd sees the end of it and closes. */
+		shutdown(MHD_get_connection_info(own->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, SHUT_RDWR);
+	}
+	if (list_empty(&server->connections))
+		uv_timer_stop(timer);
+}
+
+static void on_connection(void *arg, struct MHD_Connection *connection, void **state, enum MHD_ConnectionNotificationCode code)
+{
+	struct http_server *server = ((struct listener *)arg)->server;
+	struct connection *own = *state;
+	uint64_t every_ms = (uint64_t)(server->config->limits.request_ms + 3) / 4;
+
+	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+		list_remove(&own->link);
+		free(own);
+		*state = NULL;
+		return;
+	}
+	*state = own = memory_zero(sizeof *own);
+	own->connection = connection;
+	own->since_ms = uv_now(server->loop);
+	list_add_last(&server->connections, &own->link);
+	if (!uv_is_active((uv_handle_t *)&server->slow) && !uv_is_closing((uv_handle_t *)&server->slow)) {
+		uv_timer_start(&server->slow, on_slow, every_ms, every_ms);
+		uv_unref((uv_handle_t *)&server->slow);
+	}
+}
+
+static struct connection *connection_of(struct MHD_Connection *connection)
+{
+	return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+/* The same for a body: a whole request's time, and more for a long body at a slow but honest pace. */
+static bool body_is_late(const struct request *request)
+{
+	uint64_t allowed_ms = (uint64_t)request->server->config->limits.request_ms + (request->body_counted + request->drained) / HTTP_BODY_BYTES_PER_MS;
+
+	return uv_now(request->server->loop) - request->began_ms > allowed_ms;
+}
+
 static bool refuse_one_more(struct request *request, const char *what, const char *name, unsigned limit)
 {
 	struct error error;
@@ -212,6 +278,8 @@ static struct request *request_new(struct http_server *server, struct MHD_Connec
 
 	request->server = server;
 	request->connection = connection;
+	request->began_ms = uv_now(server->loop);
+	connection_of(connection)->has_request = true;
 	arena_init(&request->arena);
 	request->head = strcmp(method, "HEAD") == 0;
 	request->method = request->head ? "GET" : method;
@@ -233,14 +301,39 @@ static void free_body(struct request *request)
 	buffer_close(&request->body);
 }
 
+/* What a request is before its head is complete, when its query has more parameters than libmicrohttpd has memory for: it would
+ * close the connection without a word. */
+static struct request too_many_parameters;
+
+/* The request's line is there and its query has not been taken apart yet. Cut away, such a query makes no parameters: the text is
+ * in the connection's own buffer, and the request is refused when its head is complete. */
+static void *on_uri(void *arg, const char *uri, struct MHD_Connection *connection)
+{
+	char *query = strchr(uri, '?');
+	size_t count = 0;
+
+	(void)arg, (void)connection;
+	for (const char *at = query; at; at = strchr(at + 1, '&'))
+		count++;
+	if (count <= HTTP_QUERY_MAX)
+		return NULL;
+	query[1] = 0;
+	return &too_many_parameters;
+}
+
 static void on_completed(void *arg, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode code)
 {
 	struct request *request = *state;
+	struct connection *own = connection_of(connection);
 
-	(void)arg, (void)connection, (void)code;
-	if (!request)
-		return;
+	(void)arg, (void)code;
+	if (own) {
+		own->has_request = false;
+		own->since_ms = uv_now(((struct listener *)arg)->server->loop);
+	}
 	*state = NULL;
+	if (!request || request == &too_many_parameters)
+		return;
 	if (request->stage < REQUEST_ANSWERED) /* broken off while its body came in */
 		request->server->unanswered--;
 	CHECK(request->stage != REQUEST_SUSPENDED);
@@ -562,7 +655,7 @@ static void refuse_length(struct request *request, uint64_t length, uint64_t lim
 }
 
 /* Only the headers are known. True: answer at once and let the connection close. */
-static bool begin_request(struct request *request)
+static bool begin_request(struct request *request, bool too_many)
 {
 	struct http_server *server = request->server;
 	const char *text = request_header(request, "Content-Length"), *expect = request_header(request, "Expect");
@@ -572,6 +665,9 @@ static bool begin_request(struct request *request)
 	if (server->stopping) {
 		error_set(&error, ERR_BUSY, "the daemon is stopping");
 		request_add_header(request, "Retry-After", "5");
+		request_problem(request, &error);
+	} else if (too_many) {
+		error_set(&error, ERR_INVALID, "the query has more than %d parameters (HTTP_QUERY_MAX)", HTTP_QUERY_MAX);
 		request_problem(request, &error);
 	} else if (strlen(request->path) > HTTP_URL_MAX) {
 		error_set(&error, ERR_TOO_LARGE, "the URL's path has %zu bytes, the limit is %d", strlen(request->path), HTTP_URL_MAX);
@@ -594,6 +690,11 @@ static bool take_body(struct request *request, const char *data, size_t len)
 	struct http_server *server = request->server;
 	struct error error;
 
+	if (body_is_late(request)) {
+		log_debug(LOG_HTTP, "%s %s: the body was not complete in time", request->method, request->path);
+		server->counts.slow++;
+		return false;
+	}
 	if (request->refused) { /* thrown away, so that its sender comes to see the answer */
 		request->drained += len;
 		return request->drained <= HTTP_DRAIN_MAX;
@@ -624,9 +725,10 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 	struct request *request = *state;
 
 	(void)version;
-	if (!request) {
+	if (!request || request == &too_many_parameters) {
+		bool too_many = request != NULL;
 		*state = request = request_new(server, connection, url, method);
-		return begin_request(request) ? send_answer(request) : MHD_YES;
+		return begin_request(request, too_many) ? send_answer(request) : MHD_YES;
 	}
 	if (*len > 0) {
 		bool more = take_body(request, data, *len);
@@ -731,10 +833,11 @@ static int open_listener(struct listener *listener, struct error *error)
 	if (bind_socket(listener, error) != 0)
 		return error->code;
 	listener->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, listener, MHD_OPTION_LISTEN_SOCKET,
-					 listener->fd, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+					 listener->fd, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, listener,
 					 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT, server->config->limits.connections,
 					 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)((server->config->limits.idle_ms + 999) / 1000), MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
-					 MHD_OPTION_UNESCAPE_CALLBACK, decode_percent, NULL,
+					 MHD_OPTION_UNESCAPE_CALLBACK, decode_percent, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, listener,
+					 MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL,
 					 MHD_OPTION_END);
 	if (!listener->mhd)
 		return error_set(error, ERR_INTERNAL, "listen unix:%s: libmicrohttpd did not start", listener->path);
@@ -772,12 +875,14 @@ int http_server_open(struct http_server **out, uv_loop_t *loop, const struct con
 	server->loop = loop;
 	server->config = config;
 	server->handler = *handler;
+	list_init(&server->connections);
 	list_init(&server->requests);
 	list_init(&server->waiters);
 	list_init(&server->streams);
 	CHECK(uv_prepare_init(loop, &server->prepare) == 0);
 	CHECK(uv_timer_init(loop, &server->wake) == 0);
-	server->prepare.data = server->wake.data = server;
+	CHECK(uv_timer_init(loop, &server->slow) == 0);
+	server->prepare.data = server->wake.data = server->slow.data = server;
 	CHECK(uv_prepare_start(&server->prepare, on_prepare) == 0);
 	uv_unref((uv_handle_t *)&server->prepare);
 	for (size_t i = 0; i < config->listen_count; i++) {
@@ -839,6 +944,7 @@ void http_server_close(struct http_server *server)
 	}
 	uv_close((uv_handle_t *)&server->prepare, NULL);
 	uv_close((uv_handle_t *)&server->wake, NULL);
+	uv_close((uv_handle_t *)&server->slow, NULL);
 }
 
 void http_server_free(struct http_server *server)

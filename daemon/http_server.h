@@ -16,7 +16,8 @@
 enum {
 	HTTP_CONNECTION_MEMORY = 8 << 10, /* bytes of one request's line and headers; past it 431 */
 	HTTP_URL_MAX = 4 << 10,
-	HTTP_QUERY_MAX = 32, /* known parameters of one route */
+	HTTP_QUERY_MAX = 32, /* parameters of a request; no route knows so many */
+	HTTP_BODY_BYTES_PER_MS = 16, /* a body may take limits.request and a millisecond for every so many bytes */
 	HTTP_DRAIN_MAX = 64 << 20, /* a refused body up to this size is read and thrown away, so that its sender sees the answer */
 	HTTP_BACKLOG = 1024,
 	HTTP_ROUNDS_MAX = 16, /* of libmicrohttpd in one turn of the loop */
@@ -47,6 +48,7 @@ struct request {
 	struct arena arena; /* lives as long as the request */
 	struct buffer body;
 	const void *route; /* the handler's own */
+	uint64_t began_ms; /* when its head was complete, by the loop's clock */
 	uint64_t received_us; /* when the last byte was read */
 
 	/* The handler's own, while it has not answered. on_gone: the client went away or the daemon stops: let go of whatever would
@@ -80,7 +82,7 @@ struct http_handler {
 };
 
 struct http_counts {
-	uint64_t requests, connections, waiters, streams, waiters_gone, refused;
+	uint64_t requests, connections, waiters, streams, waiters_gone, refused, slow /* closed because a request took too long to come in */;
 	uint64_t stream_bytes; /* written into streams and not taken by their clients */
 	uint64_t by_class[6]; /* answers by hundreds of their status */
 };

@@ -192,6 +192,9 @@ await test('unknown routes are 404, other methods 405 with Allow, unknown parame
 		problem(await get(daemon, `${path}?after=9007199254740992`), 400, '9007199254740991', `${path} behind what a JSON number holds`);
 	equal((await get(daemon, '/v1/facts?after=9007199254740991')).json.next, 9007199254740991, 'the last position that can be named');
 	problem(await get(daemon, `/v1/${'x'.repeat(5000)}`), 414, '4096', 'a long path');
+	for (const count of [33, 300, 3000])
+		problem(await get(daemon, `/v1/runs?${'a&'.repeat(count - 1)}a`), 400, 'more than 32 parameters', `${count} parameters`);
+	problem(await get(daemon, `/v1/runs?${'a&'.repeat(31)}a`), 400, "'a'", '32 parameters');
 	equal((await request(daemon, 'HEAD', '/v1/version')).status, 200, 'HEAD');
 });
 
@@ -788,6 +791,40 @@ await test('mistakes on the command line and in the configuration are told with 
 	copyFileSync(join(other.data, 'keys/log.pem'), key);
 	const foreign = await keyed(daemon.data);
 	check(foreign.status === 1 && foreign.text.includes('was begun with'), `the key of another journal: ${foreign.out}${foreign.text}`);
+});
+
+await test('a request that trickles in is closed after its time, a patient connection and a slow honest one are not', async () => {
+	const brisk = await startDaemon({ config: { limits: { idle: '1s', request: '1s' } } });
+	const trickle = (head, everyMs) => new Promise(done => {
+		const socket = net.connect(brisk.socket), began = Date.now();
+		let text = '', byte = 0;
+		const timer = setInterval(() => socket.write(head(byte++)), everyMs);
+		socket.on('data', part => { text += part; });
+		socket.on('error', () => {});
+		socket.on('close', () => { clearInterval(timer); done({ ms: Date.now() - began, text }); });
+	});
+	const begin = 'POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n';
+	const [inHead, inBody, honest] = await Promise.all([
+		trickle(i => i === 0 ? 'GET /healthz HTTP/1.1\r\nX: ' : 'x', 200),
+		trickle(i => i === 0 ? begin : ' ', 200),
+		new Promise(done => { // 200 KB, a piece every 300 ms: longer than a second, and 16 bytes a millisecond are kept
+			const socket = net.connect(brisk.socket);
+			let text = '', sent = 0;
+			socket.on('data', part => { text += part; done(text); socket.destroy(); });
+			socket.on('error', () => {});
+			socket.on('close', () => done(text));
+			socket.write('POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n');
+			const timer = setInterval(() => { socket.write(' '.repeat(20000)); if ((sent += 20000) === 200000) clearInterval(timer); }, 300);
+		}),
+	]);
+	// 1 s of silence would be allowed and 1 s for the head; looked at every 250 ms.
+	check(inHead.ms >= 1900 && inHead.text === '', `a head: after ${inHead.ms} ms, ${inHead.text}`);
+	check(inBody.ms >= 1000 && inBody.text === '', `a body: after ${inBody.ms} ms, ${inBody.text}`);
+	check(honest.startsWith('HTTP/1.1 400'), `a body in time: ${honest.slice(0, 100)}`);
+	equal(metric((await get(brisk, '/metrics')).text, 'http_slow_closed_total'), 2, 'counted');
+	const waiting = await get(brisk, '/healthz');
+	equal(waiting.status, 200, 'still serving');
+	equal((await stop(brisk)).status, 0, 'stopped');
 });
 
 await test('SIGTERM answers those who wait, ends the streams, and ends with status 0', async () => {

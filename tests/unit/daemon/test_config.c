@@ -50,7 +50,7 @@ START_TEST(whole_configuration_is_read)
 		"secrets: {the-key: {env: TEST_SECRET, hosts: [127.0.0.1]}}\n"
 		"signing: {fact: {file: f.pem}, log: {file: l.pem}, checkpoint: {entries: 8, every: 10s}}\n"
 		"http: {allow: [public, '127.0.0.0/8']}\n"
-		"limits: {connections: 10, waiters: 11, streams: 12, body: 64KiB, document: 1.5MiB, bodies: 100, wakeEvery: 200ms, idle: 1m}\n";
+		"limits: {connections: 10, waiters: 11, streams: 12, body: 64KiB, document: 1.5MiB, bodies: 100, wakeEvery: 200ms, idle: 1m, request: 2m}\n";
 	struct parsed parsed;
 
 	setenv("TEST_SECRET", "s3cret", 1);
@@ -93,6 +93,7 @@ START_TEST(whole_configuration_is_read)
 	ck_assert_uint_eq(config->limits.bodies, 100);
 	ck_assert_int_eq(config->limits.wake_every_ms, 200);
 	ck_assert_int_eq(config->limits.idle_ms, 60000);
+	ck_assert_int_eq(config->limits.request_ms, 120000);
 	close_parsed(&parsed);
 }
 END_TEST
