@@ -134,6 +134,8 @@ int run_exit_status(const struct json *run);
 int run_submit(struct command *command, const struct json *body, struct json **run);
 /* Wait until it has ended. timeout_ms < 0: no limit. Bears a daemon that restarts. STATUS_WAIT_TIMEOUT is told. */
 int run_wait(struct command *command, const char *id, int64_t timeout_ms, const char *include, struct json **run);
+/* A document with all its tasks: those past the first page are asked for. */
+int run_complete_tasks(struct command *command, struct json *run);
 void run_print(struct command *command, const struct json *run); /* text */
 void run_print_error(struct command *command, const struct json *run); /* on standard error */
 /* The stages of an attempt, in the order of time (interface.md 3). */

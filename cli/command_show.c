@@ -10,6 +10,9 @@ int command_show(struct command *command)
 	int status = command_get(command, path_of(command, "/v1/runs/", command->arguments[0], include), &run);
 	if (status != STATUS_OK)
 		return status;
+	bool is_json = command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL;
+	if (is_json && (status = run_complete_tasks(command, run)) != STATUS_OK)
+		return status;
 	if (command->output.format == FORMAT_TEXT)
 		run_print(command, run);
 	else if (command->output.format == FORMAT_IDS)

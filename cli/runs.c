@@ -109,6 +109,26 @@ int run_submit(struct command *command, const struct json *body, struct json **r
 	}
 }
 
+int run_complete_tasks(struct command *command, struct json *run)
+{
+	struct json *tasks = json_get(run, "tasks");
+	double left = json_get_number(run, "tasksLeftOut", 0);
+	while (left > 0 && json_count(tasks) > 0) {
+		struct json *page;
+		double after = json_get_number(json_at(tasks, json_count(tasks) - 1), "startSeq", 0);
+		const char *query = arena_printf(&command->arena, "/tasks?limit=10000&after=%.0f", after);
+		int status = command_get(command, path_of(command, "/v1/runs/", json_get_text(run, "id"), query), &page);
+		if (status != STATUS_OK)
+			return status;
+		struct json *more = json_get(page, "tasks");
+		left = json_count(more) > 0 ? json_get_number(page, "left", 0) : 0;
+		for (size_t i = 0; i < json_count(more); i++)
+			json_add(&command->arena, tasks, json_at(more, i));
+	}
+	json_remove(run, "tasksLeftOut");
+	return STATUS_OK;
+}
+
 int run_wait(struct command *command, const char *id, int64_t timeout_ms, const char *include, struct json **run)
 {
 	struct error error;
@@ -140,7 +160,7 @@ int run_wait(struct command *command, const char *id, int64_t timeout_ms, const 
 			heard_us = clock_us();
 			reply_close(&reply);
 			if (run_ended(*run))
-				return STATUS_OK;
+				return run_complete_tasks(command, *run);
 			if (timeout_ms >= 0 && (int64_t)((heard_us - start_us) / 1000) >= timeout_ms)
 				return command_fail(command, STATUS_WAIT_TIMEOUT, arena_printf(&command->arena, "it goes on; wait again with: reprise result %s --wait", id),
 						    "run %s is %s after the %lld ms of the wait", id, json_get_text(*run, "status"), (long long)timeout_ms);

@@ -853,6 +853,49 @@ void api_run_events(struct daemon *daemon, struct request *request, const char *
 		api_read(daemon, request, events_work, args, on_events);
 }
 
+/* --- tasks of a run ----------------------------------------------------------------------------------------------- */
+
+struct tasks_args {
+	const char *id;
+	uint64_t after, limit;
+};
+
+static void tasks_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	const struct tasks_args *args = own->args;
+	struct store_run run;
+	struct entry *entries;
+	size_t count, first = 0;
+	uint64_t budget = API_VIEW_BYTES_MAX;
+
+	if (reader_run(reader, &read->arena, args->id, &run, &read->error) != 0) {
+		if (read->error.code == ERR_NOT_FOUND)
+			error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", args->id);
+		return;
+	}
+	if (read_entries(reader, &read->arena, args->id, VALUE_INLINE_MAX, &entries, &count, &read->error) != 0)
+		return;
+	/* Nothing of an earlier page is loaded for this one. */
+	while (first < count && args->after > 0 && entries[first].seq <= args->after)
+		first++;
+	if (load_shown_values(reader, &read->arena, args->id, entries + first, count - first, VIEW_TASKS, &budget, &read->error) == 0)
+		api_print(own, view_tasks(&read->arena, entries, count, NULL, args->after, args->limit));
+}
+
+void api_run_tasks(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct tasks_args *args = arena_zero(&request->arena, sizeof *args);
+
+	args->id = parameters[0];
+	if (!check_id(request, args->id) || !api_query_number(request, "after", 0, API_SEQ_MAX, &args->after) ||
+	    !api_query_number(request, "limit", 1000, VIEW_TASKS_MAX, &args->limit))
+		return;
+	if (args->limit == 0)
+		args->limit = 1000;
+	api_read(daemon, request, tasks_work, args, NULL);
+}
+
 /* --- cancel, kill ------------------------------------------------------------------------------------------------- */
 
 struct cancellation {

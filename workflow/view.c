@@ -163,7 +163,8 @@ struct viewing {
 	struct value_index values;
 	const struct definition *definition;
 	struct json *tasks;
-	size_t tasks_left_out;
+	uint64_t tasks_after; /* those that began at it or before are on earlier pages */
+	size_t tasks_max, tasks_left_out;
 	/* Large inputs that were shown in full lately: all iterations of a loop have the same one. */
 	struct digest shown[INPUTS_SHOWN];
 	size_t shown_count;
@@ -232,7 +233,9 @@ static struct json *view_task(struct viewing *v, const struct entry *entry)
 	struct task_view *view = arena_zero(v->arena, sizeof *view);
 	*view = (struct task_view){.step = step, .next = *slot};
 	*slot = view;
-	if (json_count(v->tasks) >= VIEW_TASKS_MAX) {
+	if (v->tasks_after && entry->seq <= v->tasks_after)
+		return NULL;
+	if (json_count(v->tasks) >= v->tasks_max) {
 		v->tasks_left_out++;
 		return NULL;
 	}
@@ -311,6 +314,29 @@ static void add_task_entry(struct viewing *v, const struct entry *entry)
 	}
 }
 
+static bool tells_of_task(const struct entry *entry)
+{
+	return json_get(entry->data, "stepId") && entry->kind != ENTRY_FACT_RECORDED;
+}
+
+struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, uint64_t after, size_t limit)
+{
+	struct viewing *v = arena_zero(arena, sizeof *v);
+	struct json *page = json_object(arena);
+
+	CHECK(limit > 0 && limit <= VIEW_TASKS_MAX);
+	*v = (struct viewing){.arena = arena, .definition = definition, .tasks = json_array(arena), .tasks_after = after, .tasks_max = limit};
+	value_index_make(&v->values, arena, entries, count);
+	for (size_t i = 0; i < count; i++)
+		if (tells_of_task(&entries[i]))
+			add_task_entry(v, &entries[i]);
+	size_t shown = json_count(v->tasks);
+	json_set_number(arena, page, "next", shown > 0 ? json_get_number(json_at(v->tasks, shown - 1), "startSeq", 0) : (double)after);
+	json_set_number(arena, page, "left", (double)v->tasks_left_out);
+	json_set(arena, page, "tasks", v->tasks);
+	return page;
+}
+
 struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin, unsigned include)
 {
 	struct viewing *v = arena_zero(arena, sizeof *v);
@@ -321,7 +347,7 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 	int64_t ended_ms = 0;
 
 	CHECK(count > 0 && entries[0].kind == ENTRY_RUN_CREATED);
-	*v = (struct viewing){.arena = arena, .definition = definition, .tasks = json_array(arena)};
+	*v = (struct viewing){.arena = arena, .definition = definition, .tasks = json_array(arena), .tasks_max = VIEW_TASKS_MAX};
 	value_index_make(&v->values, arena, entries, count);
 
 	const struct json *created = entries[0].data;
@@ -383,7 +409,7 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		default:
 			break;
 		}
-		if ((include & VIEW_TASKS) && json_get(entry->data, "stepId") && entry->kind != ENTRY_FACT_RECORDED)
+		if ((include & VIEW_TASKS) && tells_of_task(entry))
 			add_task_entry(v, entry);
 		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
 			view_add_record(arena, value_of(v, entry->data, "record"), &active, &queued, sum);

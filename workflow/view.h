@@ -5,12 +5,15 @@
 #include "workflow/language/definition.h"
 
 enum view_include { VIEW_INPUT = 1, VIEW_OUTPUT = 2, VIEW_TASKS = 4, VIEW_EVENTS = 8, VIEW_FACTS = 16, VIEW_LABELS = 32, VIEW_ALL = 63 };
-enum { VIEW_TASKS_MAX = 10000 }; /* of one document; `tasksLeftOut` says how many more there are */
+enum { VIEW_TASKS_MAX = 10000 }; /* of one document or page; `tasksLeftOut` says how many more there are */
 
 /* entries: all of the run, in order, from run.created on; values that were not read come as {"digest": "sha256:…", "size": n}.
  * definition may be NULL: names then come from references. origin: for CloudEvents' source. */
 struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin,
 		      unsigned include);
+/* A page of its tasks, in the order in which they began: at most `limit` of those that began behind the entry `after` (0: from the
+ * first on). {"tasks": […], "next": where the next page begins, "left": how many there are behind this one}. */
+struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, uint64_t after, size_t limit);
 /* "input,output" or "all" -> bits; false: an unknown word, *bad points at it. */
 bool view_include_parse(const char *text, unsigned *include, const char **bad);
 /* One entry as GET /v1/runs/{id}/events shows it: {"seq", "kind", "ts", "data"}. */

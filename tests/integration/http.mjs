@@ -7,7 +7,7 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, s
 import http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
-import { check, equal, finish, firstLine, folder as makeFolder, launch, pause, programs, sha256, test, until as untilWithin } from '../support/harness.mjs';
+import { check, cli, equal, finish, firstLine, folder as makeFolder, launch, pause, programs, sha256, test, until as untilWithin } from '../support/harness.mjs';
 
 const folder = makeFolder('http');
 // Far longer than anything takes: a busy machine makes no failure, and only a failure waits so long. The same holds for ?wait=60s.
@@ -162,7 +162,7 @@ await test('the description of the API lists every route that answers', async ()
 	const answer = await get(daemon, '/openapi.json');
 	equal(answer.status, 200, 'status');
 	check(answer.json.openapi.startsWith('3.'), 'openapi');
-	for (const [path, methods] of [['/v1/runs', 'get post'], ['/v1/runs/{id}', 'get'], ['/v1/runs/{id}/events', 'get'], ['/v1/runs/{id}/cancel', 'post'], ['/v1/runs/{id}/kill', 'post'],
+	for (const [path, methods] of [['/v1/runs', 'get post'], ['/v1/runs/{id}', 'get'], ['/v1/runs/{id}/events', 'get'], ['/v1/runs/{id}/tasks', 'get'], ['/v1/runs/{id}/cancel', 'post'], ['/v1/runs/{id}/kill', 'post'],
 		['/v1/runs/{id}/replay', 'post'], ['/v1/runs/count', 'get'], ['/v1/definitions', 'get post'], ['/v1/definitions/{namespace}/{name}/{version}', 'get'],
 		['/v1/definitions/{namespace}/{name}', 'get'], ['/v1/documents', 'post'], ['/v1/documents/{digest}', 'get'], ['/v1/facts', 'get'], ['/v1/facts/{id}', 'get'],
 		['/v1/facts/{id}/attestation', 'get'], ['/v1/facts/{id}/entry', 'get'], ['/v1/events', 'get'], ['/v1/provenance/{digest}', 'get'], ['/v1/runtimes', 'get'],
@@ -222,6 +222,27 @@ await test('a run is submitted, waited for, shown and listed', async () => {
 	equal((await get(daemon, '/v1/runs?workflow=test/noop:1.0.0&status=completed')).json.runs.map(run => run.id), ['first'], 'by workflow and status');
 	equal((await get(daemon, '/v1/runs/count?status=completed')).json.count, 1, 'count');
 	equal((await get(daemon, '/v1/runs?status=faulted')).json, { cursor: null, runs: [] }, 'none');
+});
+
+await test('the tasks of a run come in pages, and the command line gives all of them', async () => {
+	const loop = definition('loop', [{ all: { for: { in: '${ .items }' }, do: [{ one: { set: { n: '${ $item }' } } }] } }]);
+	const count = 10005;
+	equal((await post(daemon, '/v1/runs?wait=60s', { definition: loop, id: 'tasks', input: { items: Array.from({ length: count }, (_, i) => i) } })).json.status, 'completed', 'status');
+	const first = (await get(daemon, '/v1/runs/tasks?include=tasks')).json;
+	equal([first.tasks.length, first.tasksLeftOut], [10000, count + 1 - 10000], 'the document'); // and the loop itself
+	const all = [];
+	for (let after = 0, left = 1; left > 0;) {
+		const page = (await get(daemon, `/v1/runs/tasks/tasks?after=${after}&limit=4000`)).json;
+		all.push(...page.tasks);
+		({ next: after, left } = page);
+	}
+	equal(all.length, count + 1, 'all pages');
+	equal(all.slice(0, 10000).map(task => task.step), first.tasks.map(task => task.step), 'the same order');
+	equal([all.at(-1).output, all.at(-1).status, new Set(all.map(task => task.step)).size], [{ n: count - 1 }, 'completed', count + 1], 'the last task, and each once');
+	const shown = cli('--socket', daemon.socket, 'show', 'tasks', '-o', 'json').json();
+	equal([shown.tasks.length, shown.tasksLeftOut, shown.tasks.at(-1).step], [count + 1, undefined, all.at(-1).step], 'reprise show -o json');
+	problem(await get(daemon, '/v1/runs/none/tasks'), 404, 'none', 'no run');
+	problem(await get(daemon, '/v1/runs/tasks/tasks?limit=10001'), 400, '10000', 'over the limit');
 });
 
 await test('lists come in pages, newest first', async () => {
@@ -567,7 +588,9 @@ await test('silent streams get a comment now and then, and there is a limit of s
 
 await test('a stream whose client does not read is not filled without end, and loses nothing', async () => {
 	const many = definition('many', Array.from({ length: 200 }, (_, i) => ({ [`t${i}`]: { set: { i } } })));
-	const start_ = (await get(daemon, '/v1/events?limit=10000')).json.next;
+	let start_ = 0;
+	for (let next = -1; next !== start_;)
+		[next, start_] = [start_, (await get(daemon, `/v1/events?limit=10000&after=${start_}`)).json.next];
 	for (let i = 0; i < 60; i++)
 		equal((await post(daemon, '/v1/runs?wait=60s', { definition: many })).json.status, 'completed', `run ${i}`);
 	const ids = await new Promise((done, refuse) => {

@@ -187,13 +187,30 @@ START_TEST(tasks_are_limited)
 	for (int i = 0; i < TASKS; i++)
 		for (int end = 0; end < 2; end++) {
 			struct entry *entry = &entries[1 + 2 * i + end];
-			*entry = (struct entry){.kind = end ? ENTRY_TASK_COMPLETED : ENTRY_TASK_STARTED, .data = json_object(&arena), .seq = (uint64_t)i};
+			*entry = (struct entry){.kind = end ? ENTRY_TASK_COMPLETED : ENTRY_TASK_STARTED, .data = json_object(&arena), .seq = 5 + 2 * (uint64_t)i + (uint64_t)end};
 			json_set_text(&arena, entry->data, "stepId", arena_printf(&arena, "/do/0/m/do/0/t#%d@1", i));
 			json_set_digest(&arena, entry->data, end ? "output" : "input", &digest);
 		}
 	const struct json *run = view_run(&arena, entries, 2 * TASKS + 1, NULL, "log", VIEW_TASKS);
 	ck_assert_uint_eq(json_count(json_get(run, "tasks")), VIEW_TASKS_MAX);
 	ck_assert_double_eq(json_get_number(run, "tasksLeftOut", 0), TASKS - VIEW_TASKS_MAX);
+	/* The pages: where the document stops the next begins, and each task is on one page. */
+	double after = json_get_number(json_at(json_get(run, "tasks"), VIEW_TASKS_MAX - 1), "startSeq", 0);
+	const struct json *page = view_tasks(&arena, entries, 2 * TASKS + 1, NULL, (uint64_t)after, VIEW_TASKS_MAX);
+	ck_assert_uint_eq(json_count(json_get(page, "tasks")), TASKS - VIEW_TASKS_MAX);
+	ck_assert_str_eq(json_get_text(json_at(json_get(page, "tasks"), 0), "step"), "/do/0/m/do/0/t#10000@1");
+	ck_assert_double_eq(json_get_number(page, "left", -1), 0);
+	size_t seen = 0;
+	for (after = 0; (page = view_tasks(&arena, entries, 2 * TASKS + 1, NULL, (uint64_t)after, 4000)), json_count(json_get(page, "tasks")) > 0; after = json_get_number(page, "next", 0)) {
+		char step[64];
+		snprintf(step, sizeof step, "/do/0/m/do/0/t#%zu@1", seen);
+		ck_assert_str_eq(json_get_text(json_at(json_get(page, "tasks"), 0), "step"), step);
+		ck_assert_str_eq(json_get_text(json_at(json_get(page, "tasks"), 0), "status"), "completed");
+		seen += json_count(json_get(page, "tasks"));
+		ck_assert_double_eq(json_get_number(page, "left", -1), (double)(TASKS - seen));
+	}
+	ck_assert_uint_eq(seen, TASKS);
+	ck_assert_double_eq(json_get_number(page, "next", -1), after); /* past the last one it stays where it is */
 	run = view_run(&arena, entries, 2 * VIEW_TASKS_MAX + 1, NULL, "log", VIEW_TASKS);
 	ck_assert_ptr_null(json_get(run, "tasksLeftOut"));
 	free(entries);
