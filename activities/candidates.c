@@ -25,7 +25,8 @@ struct candidate {
 struct reader {
 	struct arena *arena;
 	const struct candidates_input *input;
-	const struct json *item_schema; /* NULL: none */
+	struct json_schema *schema; /* NULL: none */
+	const struct json *item_schema; /* the part of it that says what one fact is; NULL: none does */
 	struct grounding_text *section;
 	size_t code_points, utf16; /* of the document before the section */
 	bool unfenced;
@@ -45,29 +46,6 @@ static void write_detail(char detail[DETAIL_SIZE], const char *text)
 }
 
 /* ---- The answer as a whole ---- */
-
-/* The schema without what it says of single facts: those are looked at one by one. */
-static const struct json *make_outer_schema(struct arena *arena, const struct json *schema)
-{
-	const struct json *properties = json_get(schema, "properties"), *facts = json_get(properties, "facts");
-	struct json *outer, *outer_properties, *outer_facts;
-
-	if (json_get(facts, "items") == NULL)
-		return schema;
-	outer = json_object(arena);
-	outer_properties = json_object(arena);
-	outer_facts = json_object(arena);
-	for (size_t i = 0; i < facts->object.count; i++)
-		json_set(arena, outer_facts, facts->object.members[i].name, facts->object.members[i].value);
-	json_remove(outer_facts, "items");
-	for (size_t i = 0; i < properties->object.count; i++)
-		json_set(arena, outer_properties, properties->object.members[i].name, properties->object.members[i].value);
-	json_set(arena, outer_properties, "facts", outer_facts);
-	for (size_t i = 0; i < schema->object.count; i++)
-		json_set(arena, outer, schema->object.members[i].name, schema->object.members[i].value);
-	json_set(arena, outer, "properties", outer_properties);
-	return outer;
-}
 
 /* The array of facts, or NULL and why the answer cannot be used. */
 static const struct json *read_answer(struct reader *reader, char detail[DETAIL_SIZE])
@@ -107,7 +85,8 @@ static const struct json *read_answer(struct reader *reader, char detail[DETAIL_
 		write_detail(detail, message);
 		return NULL;
 	}
-	if (input->schema != NULL && json_schema_validate(make_outer_schema(reader->arena, input->schema), answer, &error) != 0) {
+	/* Without what the schema says of single facts: those are looked at one by one. */
+	if (reader->schema != NULL && json_schema_match_part(reader->schema, NULL, reader->item_schema, answer, &error) != 0) {
 		write_detail(detail, error.message);
 		return NULL;
 	}
@@ -140,7 +119,7 @@ static bool check_schema(struct reader *reader, const struct json *item, struct 
 		error_set(&error, ERR_INVALID, ": expected object, got %s", json_type_name(item->type));
 		passed = false;
 	} else if (reader->item_schema != NULL) {
-		passed = json_schema_validate(reader->item_schema, item, &error) == 0;
+		passed = json_schema_match_part(reader->schema, reader->item_schema, NULL, item, &error) == 0;
 	}
 	add_check(reader, checks, "schema", passed, passed ? NULL : error.message);
 	return passed;
@@ -280,16 +259,26 @@ enum failure_class candidates_read(struct arena *arena, const struct candidates_
 {
 	struct reader reader = {.arena = arena, .input = input};
 	struct bytes section = {input->document.data + input->section_start, input->section_end - input->section_start};
-	const struct json *items;
+	const struct json *items, *item_schema = json_get(json_get(json_get(input->schema, "properties"), "facts"), "items");
+	struct error error;
 
 	CHECK(input->section_start <= input->section_end);
 	CHECK(input->section_end <= input->document.len);
 	*facts = NULL;
 	detail[0] = '\0';
+	if (input->schema != NULL) {
+		reader.schema = json_schema_compile(input->schema, NULL, 0, &error);
+		if (reader.schema == NULL) {
+			write_detail(detail, error.message);
+			return FAILURE_SCHEMA_INVALID;
+		}
+		reader.item_schema = json_schema_has_part(reader.schema, item_schema) ? item_schema : NULL;
+	}
 	items = read_answer(&reader, detail);
-	if (items == NULL)
+	if (items == NULL) {
+		json_schema_free(reader.schema);
 		return FAILURE_SCHEMA_INVALID;
-	reader.item_schema = json_get(json_get(json_get(input->schema, "properties"), "facts"), "items");
+	}
 	reader.done = arena_alloc(arena, (json_count(items) + 1) * sizeof(*reader.done));
 	reader.section = grounding_text_new(section);
 	text_units(input->document, input->section_start, &reader.code_points, &reader.utf16);
@@ -297,6 +286,7 @@ enum failure_class candidates_read(struct arena *arena, const struct candidates_
 	for (size_t i = 0; i < json_count(items); i++)
 		json_add(arena, *facts, read_candidate(&reader, json_at(items, i)));
 	grounding_text_free(reader.section);
+	json_schema_free(reader.schema);
 	return FAILURE_NONE;
 }
 

@@ -13,6 +13,7 @@ enum { MESSAGES_MAX = 10 * 1000 };
 struct inference_work {
 	struct work work;
 	struct inference inference;
+	struct json_schema *schema; /* of the answer; NULL: free text */
 
 	/* For the pool, which has the attempt's arena to itself meanwhile. */
 	uv_work_t pool;
@@ -36,6 +37,7 @@ static void free_work(struct work *work)
 	struct inference_work *own = CONTAINER_OF(work, struct inference_work, work);
 
 	inference_close(&own->inference);
+	json_schema_free(own->schema);
 	free(own);
 }
 
@@ -60,13 +62,13 @@ static void read_answer(struct inference_work *own)
 	char configuration[DIGEST_TEXT_LEN + 1];
 	struct error error;
 
-	if (inference->schema != NULL) {
+	if (own->schema != NULL) {
 		value = json_parse(arena, text_take_fence_off(buffer_bytes(&answer->text), NULL), JSON_STRICT, NULL, &error);
 		if (value == NULL) {
 			detail_set(own->detail, "the answer is not JSON: %s", error.message);
 			return;
 		}
-		if (json_schema_validate(inference->schema, value, &error) != 0) {
+		if (json_schema_match(own->schema, value, &error) != 0) {
 			detail_set(own->detail, "the answer does not match the schema: %s", error.message);
 			return;
 		}
@@ -187,6 +189,7 @@ int inference_activity_start(struct activities *activities, struct activity *act
 	struct runtime *runtime = runtime_get(activities, name);
 	const struct json *schema = json_get(activity->with, "schema"), *messages;
 	struct inference_work *own;
+	struct json_schema *program = NULL;
 	struct json *sampling;
 
 	if (name == NULL)
@@ -200,16 +203,20 @@ int inference_activity_start(struct activities *activities, struct activity *act
 		schema = json_get(schema, "document");
 		if (schema == NULL)
 			return error_set(error, ERR_INVALID, "schema lacks `document`");
-		if (json_schema_check(schema, error) != 0)
+		program = json_schema_compile(schema, NULL, 0, error);
+		if (program == NULL)
 			return error_wrap(error, "schema");
 	} else {
 		schema = NULL;
 	}
 	sampling = inference_sampling(arena, runtime, json_get(activity->with, "sampling"), error);
-	if (sampling == NULL)
+	if (sampling == NULL) {
+		json_schema_free(program);
 		return (int)error->code;
+	}
 
 	own = memory_zero(sizeof(*own));
+	own->schema = program;
 	own->work.cancel = cancel_work;
 	own->work.free = free_work;
 	work_begin(activities, activity, &own->work, &activity->result.stages.dispatch);

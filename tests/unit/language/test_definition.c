@@ -515,7 +515,7 @@ static const struct bad bad[] = {
 	 "the command line inlines file: resources"},
 	{INFER("prompt: x, schema: {format: xml, document: {}}"), "/do/0/a/with/schema/format", 3, 73, "'xml' is none of: json", NULL},
 	{INFER("prompt: x, schema: {document: []}"), "/do/0/a/with/schema/document", 3, 75, "must be an object", NULL},
-	{INFER("prompt: x, schema: {document: {properties: {a: {pattern: x}}}}"), "/do/0/a/with/schema/document/properties/a/pattern", 3, 102,
+	{INFER("prompt: x, schema: {document: {properties: {a: {pattern: 1}}}}"), "/do/0/a/with/schema/document/properties/a/pattern", 3, 102,
 	 "JSON Schema: ", NULL},
 	/* extraction */
 	{TASK("{call: extraction, with: {runtime: r}}"), "/do/0/a/with", 3, 33, "'document' is missing", NULL},

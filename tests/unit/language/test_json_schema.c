@@ -1,4 +1,5 @@
-/* JSON Schema: which schemas are refused, and what a value that does not match is told. */
+/* JSON Schema: which schemas are refused, what a value that does not match is told, and each limit. What the keywords mean is proven by
+ * the official suite, test_json_schema_suite.c. */
 #include "workflow/language/json_schema.h"
 
 #include <check.h>
@@ -38,8 +39,8 @@ static void run_rows(const struct row *rows, size_t count)
 	}
 }
 
-/* A schema is accepted with the known keywords alone; the message begins with the pointer of the offending one. */
-START_TEST(refuses_what_it_cannot_validate)
+/* What a keyword may not hold is refused; the message begins with the pointer of the offending one. */
+START_TEST(refuses_wrong_schemas)
 {
 	static const struct row rows[] = {
 		{"true", NULL, 0, NULL},
@@ -50,11 +51,36 @@ START_TEST(refuses_what_it_cannot_validate)
 		 "\"additionalProperties\":{\"type\":\"integer\"},\"items\":false,\"enum\":[1],\"const\":2,\"minimum\":-1.5,\"maximum\":2,"
 		 "\"minLength\":0,\"maxLength\":9,\"minItems\":0,\"maxItems\":3}", NULL, 0, NULL},
 		{"3", NULL, ERR_INVALID, ": expected a schema (object or boolean), got number"},
-		{"{\"pattern\":\"a\"}", NULL, ERR_UNSUPPORTED, "/pattern: this keyword is not validated yet"},
-		{"{\"properties\":{\"a/b~c\":{\"format\":\"date\"}}}", NULL, ERR_UNSUPPORTED, "/properties/a~1b~0c/format: this"},
-		{"{\"items\":{\"additionalProperties\":{\"oneOf\":[]}}}", NULL, ERR_UNSUPPORTED, "/items/additionalProperties/oneOf: this"},
+		{"{\"properties\":{\"a/b~c\":{\"pattern\":1}}}", NULL, ERR_INVALID, "/properties/a~1b~0c/pattern: expected string, got number"},
+		{"{\"items\":{\"additionalProperties\":{\"oneOf\":[]}}}", NULL, ERR_INVALID,
+		 "/items/additionalProperties/oneOf: expected at least one schema"},
+		{"{\"x-order\":[1],\"additionalItems\":7}", NULL, 0, NULL}, /* means nothing in 2020-12 */
+		{"{\"pattern\":\"(\"}", NULL, ERR_INVALID, "/pattern: not a regular expression: missing closing parenthesis"},
+		{"{\"patternProperties\":{\"a{2}{3}\":{}}}", NULL, ERR_INVALID,
+		 "/patternProperties/a{2}{3}: not a regular expression of ECMA-262: nothing to repeat at offset 4"},
+		{"{\"$schema\":\"http://json-schema.org/draft-04/schema#\"}", NULL, ERR_UNSUPPORTED,
+		 "/$schema: known are https://json-schema.org/draft/2020-12/schema and http://json-schema.org/draft-07/schema#, not http"},
+		{"{\"$ref\":\"other.json#/a\"}", NULL, ERR_UNSUPPORTED, "/$ref: refers to a document that is not at hand: other.json#/a"},
+		{"{\"$ref\":\"#/$defs/b\",\"$defs\":{\"a\":{}}}", NULL, ERR_INVALID, "/$ref: this reference leads nowhere"},
+		{"{\"$ref\":\"#b\"}", NULL, ERR_INVALID, "/$ref: this reference leads nowhere: no anchor b"},
+		{"{\"$ref\":\"#/a%2\"}", NULL, ERR_INVALID, "/$ref: expected two hexadecimal digits behind each %"},
+		{"{\"$ref\":\"#\"}", NULL, ERR_INVALID, ": applies itself to the same value again"},
+		{"{\"$defs\":{\"a\":{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/b\"}]},\"b\":{\"not\":{\"$ref\":\"#/$defs/a\"}}}}", NULL, ERR_INVALID,
+		 "/$defs/b/not: applies itself to the same value again"},
+		{"{\"properties\":{\"next\":{\"$ref\":\"#\"}}}", NULL, 0, NULL},
+		{"{\"$id\":\"http://a/b#c\"}", NULL, ERR_INVALID, "/$id: an identifier has no fragment; there is $anchor"},
+		{"{\"$defs\":{\"a\":{\"$id\":\"x\"},\"b\":{\"$id\":\"x\"}}}", NULL, ERR_INVALID, "/$defs/b/$id: another schema has this identifier"},
+		{"{\"$defs\":{\"a\":{\"$anchor\":\"x\"},\"b\":{\"$anchor\":\"x\"}}}", NULL, ERR_INVALID, "/$defs/b/$anchor: another schema has this anchor"},
+		{"{\"$anchor\":\"1\"}", NULL, ERR_INVALID, "/$anchor: expected letters, digits"},
+		{"{\"multipleOf\":0}", NULL, ERR_INVALID, "/multipleOf: expected a number above 0"},
+		{"{\"uniqueItems\":1}", NULL, ERR_INVALID, "/uniqueItems: expected boolean, got number"},
+		{"{\"dependentRequired\":{\"a\":[1]}}", NULL, ERR_INVALID, "/dependentRequired/a/0: expected string, got number"},
+		/* What draft-07 alone has. */
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"items\":[{}],\"additionalItems\":7}", NULL, ERR_INVALID,
+		 "/additionalItems: expected a schema"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/a\",\"definitions\":{\"a\":{}},\"type\":7}", NULL, 0, NULL},
 		/* An unknown keyword beneath `default`, `const`, `enum` and `examples` is a value, no keyword. */
-		{"{\"default\":{\"pattern\":1},\"const\":{\"$ref\":1},\"enum\":[{\"not\":1}],\"examples\":[{\"if\":1}]}", NULL, 0, NULL},
+		{"{\"default\":{\"pattern\":1},\"const\":{\"$ref\":1,\"$id\":\"x\"},\"enum\":[{\"not\":1}],\"examples\":[{\"if\":1}]}", NULL, 0, NULL},
 		/* So is a property that bears a keyword's name. */
 		{"{\"properties\":{\"pattern\":{},\"type\":{\"type\":\"string\"}}}", NULL, 0, NULL},
 		{"{\"type\":\"text\"}", NULL, ERR_INVALID, "/type: expected null, boolean, object, array, number, string or integer, got text"},
@@ -121,6 +147,45 @@ START_TEST(validates_each_keyword)
 		 "/b~1c: this member is not in the schema"},
 		{"{\"additionalProperties\":{\"type\":\"string\"}}", "{\"a\":1}", ERR_INVALID, "/a: expected string, got number"},
 		{"{\"properties\":{\"a\":false}}", "{\"a\":1}", ERR_INVALID, "/a: the schema false matches nothing"},
+		{"{\"exclusiveMinimum\":1,\"exclusiveMaximum\":2}", "1", ERR_INVALID, ": expected a number above 1, got 1"},
+		{"{\"exclusiveMinimum\":1,\"exclusiveMaximum\":2}", "2", ERR_INVALID, ": expected a number below 2, got 2"},
+		/* Multiples are those of the decimal numbers that were written, at both ends of the scale. */
+		{"{\"multipleOf\":0.0001}", "0.0075", 0, NULL},
+		{"{\"multipleOf\":0.01}", "4.35", 0, NULL},
+		{"{\"multipleOf\":0.1}", "1e308", 0, NULL},
+		{"{\"multipleOf\":0.123456789}", "1e308", ERR_INVALID, ": expected a multiple of 0.123456789, got 1e+308"},
+		{"{\"multipleOf\":5e-324}", "1e308", 0, NULL},
+		{"{\"multipleOf\":3}", "9007199254740991", ERR_INVALID, ": expected a multiple of 3, got 9007199254740991"},
+		{"{\"multipleOf\":1e20}", "3e20", 0, NULL},
+		{"{\"multipleOf\":7}", "-21", 0, NULL},
+		{"{\"multipleOf\":7}", "0", 0, NULL},
+		{"{\"pattern\":\"^a+$\"}", "\"ab\"", ERR_INVALID, ": expected a text that matches the pattern ^a+$"},
+		{"{\"format\":\"date\"}", "\"x\"", 0, NULL}, /* an annotation */
+		{"{\"uniqueItems\":true}", "[1,{\"a\":[]},2,{\"a\":[]}]", ERR_INVALID, ": expected items that differ, but 1 and 3 are equal"},
+		{"{\"contains\":{\"type\":\"null\"},\"minContains\":2}", "[null,1]", ERR_INVALID, ": expected at least 2 items that match contains, got 1"},
+		{"{\"contains\":{\"type\":\"null\"},\"maxContains\":1}", "[null,null]", ERR_INVALID, ": expected at most 1 items that match"},
+		{"{\"prefixItems\":[true],\"items\":false}", "[1,2]", ERR_INVALID, "/1: this item is not in the schema"},
+		{"{\"minProperties\":1}", "{}", ERR_INVALID, ": expected a number of members of at least 1, got 0"},
+		{"{\"propertyNames\":{\"maxLength\":1}}", "{\"ab\":1}", ERR_INVALID, "/ab: propertyNames does not allow this name"},
+		{"{\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}", "{\"x1\":1}", ERR_INVALID, "/x1: expected null, got number"},
+		{"{\"dependentRequired\":{\"a\":[\"b\"]}}", "{\"a\":1}", ERR_INVALID, ": required beside a, but missing: b"},
+		{"{\"dependencies\":{\"a\":[\"b\"]}}", "{\"a\":1}", ERR_INVALID, ": required beside a, but missing: b"},
+		{"{\"dependentSchemas\":{\"a\":{\"required\":[\"b\"]}}}", "{\"a\":1}", ERR_INVALID, ": required, but missing: b"},
+		{"{\"anyOf\":[{\"type\":\"null\"},{\"const\":2}]}", "1", ERR_INVALID, ": matches none of the 2 schemas of anyOf"},
+		{"{\"oneOf\":[{\"const\":1},{\"const\":2}]}", "3", ERR_INVALID, ": matches none of the 2 schemas of oneOf"},
+		{"{\"oneOf\":[true,{\"const\":1}]}", "1", ERR_INVALID, ": matches more than one of the 2 schemas of oneOf"},
+		{"{\"allOf\":[true,{\"items\":{\"type\":\"null\"}}]}", "[1]", ERR_INVALID, "/0: expected null, got number"},
+		{"{\"not\":{\"type\":\"null\"}}", "null", ERR_INVALID, ": matches the schema of not, which it must not"},
+		{"{\"if\":{\"type\":\"number\"},\"then\":{\"minimum\":3},\"else\":{\"maxLength\":1}}", "2", ERR_INVALID, ": expected a number of at least 3"},
+		{"{\"if\":{\"type\":\"number\"},\"then\":{\"minimum\":3},\"else\":{\"maxLength\":1}}", "\"ab\"", ERR_INVALID, ": expected a length"},
+		{"{\"allOf\":[{\"properties\":{\"a\":true}}],\"unevaluatedProperties\":false}", "{\"a\":1,\"b\":2}", ERR_INVALID,
+		 "/b: this member is not in the schema"},
+		{"{\"prefixItems\":[true],\"unevaluatedItems\":{\"type\":\"null\"}}", "[1,2]", ERR_INVALID, "/1: expected null, got number"},
+		{"{\"$ref\":\"https://json-schema.org/draft/2020-12/schema\"}", "{\"items\":{\"minLength\":-1}}", ERR_INVALID,
+		 "/items/minLength: expected a number of at least 0, got -1"},
+		{"{\"$ref\":\"http://json-schema.org/draft-07/schema#\"}", "{\"items\":[{\"type\":\"text\"}]}", ERR_INVALID, "/items: matches none of the 2"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"items\":[true],\"additionalItems\":{\"type\":\"null\"}}", "[1,2]", ERR_INVALID,
+		 "/1: expected null, got number"},
 		{"{\"properties\":{\"facts\":{\"items\":{\"properties\":{\"object\":{\"type\":\"string\"}}}}}}",
 		 "{\"facts\":[{\"object\":1}]}", ERR_INVALID, "/facts/0/object: expected string, got number"},
 	};
@@ -186,6 +251,187 @@ START_TEST(limits_depth)
 }
 END_TEST
 
+static struct json *parse(struct arena *arena, const char *text)
+{
+	struct json *json = json_parse(arena, bytes_text(text), JSON_STRICT, NULL, NULL);
+
+	ck_assert_msg(json != NULL, "%s", text);
+	return json;
+}
+
+/* A compiled schema matches any number of values, also against a part of itself and with a part left out. */
+START_TEST(matches_parts)
+{
+	struct arena arena;
+	struct error error;
+	struct json *source, *part, *facts;
+	struct json_schema *schema;
+
+	arena_init(&arena);
+	source = parse(&arena, "{\"properties\":{\"facts\":{\"minItems\":1,\"items\":{\"$ref\":\"#/$defs/fact\"}}},\"$defs\":{\"fact\":{\"type\":\"string\"}}}");
+	schema = json_schema_compile(source, NULL, 0, &error);
+	ck_assert_ptr_nonnull(schema);
+	facts = json_get(json_get(source, "properties"), "facts");
+	part = json_get(facts, "items");
+	ck_assert_int_eq(json_schema_match_part(schema, part, NULL, json_text(&arena, "a"), &error), 0);
+	ck_assert_int_eq(json_schema_match_part(schema, part, NULL, json_null(&arena), &error), ERR_INVALID);
+	ck_assert_str_eq(error.message, ": expected string, got null");
+	ck_assert_int_eq(json_schema_match(schema, parse(&arena, "{\"facts\":[1]}"), &error), ERR_INVALID);
+	ck_assert_int_eq(json_schema_match_part(schema, NULL, part, parse(&arena, "{\"facts\":[1]}"), &error), 0);
+	ck_assert_int_eq(json_schema_match_part(schema, NULL, part, parse(&arena, "{\"facts\":[]}"), &error), ERR_INVALID);
+	ck_assert_str_eq(error.message, "/facts: expected a number of items of at least 1, got 0");
+	json_schema_free(schema);
+	arena_close(&arena);
+}
+END_TEST
+
+/* Documents of the caller's are at hand under their URI, in the draft that they say or that of who refers to them. */
+START_TEST(refers_to_documents)
+{
+	struct arena arena;
+	struct error error;
+	struct json_schema_document documents[2];
+	struct json_schema *schema;
+
+	arena_init(&arena);
+	documents[0] = (struct json_schema_document){"http://a/dir/names.json", parse(&arena, "{\"$defs\":{\"name\":{\"$anchor\":\"n\",\"type\":\"string\"}}}")};
+	documents[1] = (struct json_schema_document){"http://a/bad.json", parse(&arena, "{\"items\":{\"type\":7}}")};
+	schema = json_schema_compile(parse(&arena, "{\"$id\":\"http://a/main.json\",\"items\":{\"$ref\":\"./dir/x/../names.json#n\"}}"), documents, 2, &error);
+	ck_assert_msg(schema != NULL, "%s", error.message);
+	ck_assert_int_eq(json_schema_match(schema, parse(&arena, "[\"a\",1]"), &error), ERR_INVALID);
+	ck_assert_str_eq(error.message, "/1: expected string, got number");
+	json_schema_free(schema);
+	ck_assert_ptr_null(json_schema_compile(parse(&arena, "{\"$ref\":\"http://a/bad.json\"}"), documents, 2, &error));
+	ck_assert_str_eq(error.message, "http://a/bad.json#/items/type: expected string, got number");
+	arena_close(&arena);
+}
+END_TEST
+
+/* A circle that only a $dynamicRef closes is found while matching. */
+START_TEST(finds_dynamic_circles)
+{
+	struct arena arena;
+	struct error error;
+	struct json_schema *schema;
+
+	arena_init(&arena);
+	schema = json_schema_compile(parse(&arena, "{\"$dynamicAnchor\":\"a\",\"anyOf\":[{\"type\":\"null\"},{\"$dynamicRef\":\"#a\"}]}"), NULL, 0, &error);
+	ck_assert_msg(schema != NULL, "%s", error.message);
+	ck_assert_int_eq(json_schema_match(schema, json_null(&arena), &error), 0);
+	ck_assert_int_eq(json_schema_match(schema, json_number(&arena, 1), &error), ERR_INVALID);
+	ck_assert_str_eq(error.message, ": the schema applies itself to the same value again, through $dynamicRef");
+	json_schema_free(schema);
+	arena_close(&arena);
+}
+END_TEST
+
+/* A schema that branches twice at each of 40 levels asks for 2^40 steps and gets SCHEMA_STEPS_MAX, also beneath `not`. */
+START_TEST(limits_steps)
+{
+	struct arena arena;
+	struct error error;
+	struct json *source, *definitions;
+	struct json_schema *schema;
+
+	arena_init(&arena);
+	source = parse(&arena, "{\"not\":{\"$ref\":\"#/$defs/d40\"},\"$defs\":{\"d0\":false}}");
+	definitions = json_get(source, "$defs");
+	for (int i = 1; i <= 40; i++) {
+		char *name = arena_printf(&arena, "d%d", i);
+
+		json_set(&arena, definitions, name, parse(&arena, arena_printf(&arena, "{\"anyOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]}", i - 1, i - 1)));
+	}
+	schema = json_schema_compile(source, NULL, 0, &error);
+	ck_assert_msg(schema != NULL, "%s", error.message);
+	ck_assert_int_eq(json_schema_match(schema, json_null(&arena), &error), ERR_TOO_LARGE);
+	ck_assert_str_eq(error.message, ": needs more than SCHEMA_STEPS_MAX 5000000 steps");
+	json_schema_free(schema);
+	arena_close(&arena);
+}
+END_TEST
+
+/* A chain of references of any length compiles; following more than SCHEMA_CALLS_MAX at once is refused. */
+START_TEST(limits_calls)
+{
+	struct arena arena;
+	struct error error;
+	struct json *source, *definitions;
+	struct json_schema *schema;
+
+	arena_init(&arena);
+	source = parse(&arena, "{\"$ref\":\"#/$defs/d1000\",\"$defs\":{\"d0\":true}}");
+	definitions = json_get(source, "$defs");
+	for (int i = 1; i <= SCHEMA_CALLS_MAX; i++)
+		json_set(&arena, definitions, arena_printf(&arena, "d%d", i), parse(&arena, arena_printf(&arena, "{\"$ref\":\"#/$defs/d%d\"}", i - 1)));
+	schema = json_schema_compile(source, NULL, 0, &error);
+	ck_assert_msg(schema != NULL, "%s", error.message);
+	ck_assert_int_eq(json_schema_match(schema, json_null(&arena), &error), ERR_TOO_LARGE);
+	ck_assert_str_eq(error.message, ": more schemas inside one another than SCHEMA_CALLS_MAX 1000");
+	json_schema_free(schema);
+	arena_close(&arena);
+}
+END_TEST
+
+/* SCHEMA_COUNT_MAX and SCHEMA_RESOURCES_MAX hold. */
+START_TEST(limits_schemas_and_identifiers)
+{
+	struct arena arena;
+	struct error error;
+	struct json *source = NULL, *list;
+
+	arena_init(&arena);
+	source = json_object(&arena);
+	list = json_array(&arena);
+	json_set(&arena, source, "allOf", list);
+	for (int i = 0; i < SCHEMA_COUNT_MAX; i++)
+		json_add(&arena, list, json_boolean(&arena, true));
+	ck_assert_int_eq(json_schema_check(source, &error), ERR_INVALID);
+	ck_assert_str_eq(error.message, "/allOf/99999: more than SCHEMA_COUNT_MAX 100000 schemas");
+	list = json_array(&arena);
+	json_set(&arena, source, "allOf", list);
+	for (int i = 0; i < SCHEMA_RESOURCES_MAX; i++)
+		json_add(&arena, list, parse(&arena, arena_printf(&arena, "{\"$id\":\"i%d\"}", i)));
+	ck_assert_int_eq(json_schema_check(source, &error), ERR_INVALID);
+	ck_assert_str_eq(error.message, "/allOf/999/$id: more than SCHEMA_RESOURCES_MAX 1000 identifiers");
+	arena_close(&arena);
+}
+END_TEST
+
+/* A value nested too deeply is refused although a schema follows it without end. */
+START_TEST(limits_depth_of_values)
+{
+	struct arena arena;
+	struct error error;
+	struct json *value;
+
+	arena_init(&arena);
+	value = json_null(&arena);
+	for (int i = 0; i <= SCHEMA_DEPTH_MAX; i++) {
+		struct json *list = json_array(&arena);
+
+		json_add(&arena, list, value);
+		value = list;
+	}
+	ck_assert_int_eq(json_schema_validate(parse(&arena, "{\"items\":{\"$ref\":\"#\"}}"), value, &error), ERR_TOO_LARGE);
+	ck_assert_ptr_nonnull(strstr(error.message, "nested deeper than SCHEMA_DEPTH_MAX 128"));
+	arena_close(&arena);
+}
+END_TEST
+
+/* A pattern that would run for ages costs an error and no time, wherever it stands. */
+START_TEST(limits_patterns)
+{
+	struct arena arena;
+	struct error error;
+
+	arena_init(&arena);
+	ck_assert_int_eq(json_schema_validate(parse(&arena, "{\"not\":{\"items\":{\"pattern\":\"^(a+)+$\"}}}"),
+					      parse(&arena, "[\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\"]"), &error), ERR_TOO_LARGE);
+	ck_assert_str_eq(error.message, "/0: the patterns need more than PATTERN_STEPS_MAX 2000000 steps");
+	arena_close(&arena);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("json_schema");
@@ -193,10 +439,18 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_add_test(tests, refuses_what_it_cannot_validate);
+	tcase_add_test(tests, refuses_wrong_schemas);
 	tcase_add_test(tests, validates_each_keyword);
 	tcase_add_test(tests, cuts_long_pointers);
 	tcase_add_test(tests, limits_depth);
+	tcase_add_test(tests, matches_parts);
+	tcase_add_test(tests, refers_to_documents);
+	tcase_add_test(tests, finds_dynamic_circles);
+	tcase_add_test(tests, limits_steps);
+	tcase_add_test(tests, limits_calls);
+	tcase_add_test(tests, limits_schemas_and_identifiers);
+	tcase_add_test(tests, limits_depth_of_values);
+	tcase_add_test(tests, limits_patterns);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
