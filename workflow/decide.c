@@ -234,13 +234,6 @@ static struct entry *new_step_entry(struct deciding *d, enum entry_kind kind, co
 	return entry;
 }
 
-static uint64_t next_execution(const struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count)
-{
-	const struct instance *instance = state_find(&d->draft, task, false, path, path_count);
-
-	return instance ? instance->execution + 1 : 1;
-}
-
 /* --- expressions -------------------------------------------------------------------------------------------------- */
 
 struct scope_context {
@@ -395,8 +388,9 @@ static void call_off(struct deciding *d, const char *step, unsigned attempt)
 	effect->attempt = attempt;
 }
 
-/* Everything that is under way ends, innermost first: tasks around (task, path) as faulted, all others as cancelled. */
-static void end_all(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *error)
+/* Everything that is under way ends, innermost first. What is around (task, path), if anything, as faulted with the error or completed
+ * with the output; all else as cancelled. */
+static void end_all(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *error, struct value *output)
 {
 	const struct instance **live = NULL;
 	size_t count = 0, cap = 0;
@@ -415,9 +409,11 @@ static void end_all(struct deciding *d, const struct task *task, const uint64_t 
 		if (instance->is_body || !instance->task->parent || (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
 			continue;
 		const char *step = step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL);
-		if (error && encloses(instance, task, path, path_count)) {
-			struct entry *entry = new_step_entry(d, ENTRY_TASK_FAULTED, step);
-			name_value(d, entry, "error", error);
+		if (task && encloses(instance, task, path, path_count)) {
+			struct entry *entry = new_step_entry(d, error ? ENTRY_TASK_FAULTED : ENTRY_TASK_COMPLETED, step);
+			name_value(d, entry, error ? "error" : "output", error ? error : output);
+			if (!error)
+				json_set_text(d->arena, entry->data, "then", "end");
 			emit(d, entry);
 			continue;
 		}
@@ -427,18 +423,48 @@ static void end_all(struct deciding *d, const struct task *task, const uint64_t 
 	}
 }
 
+static void complete_run(struct deciding *d, struct value *output)
+{
+	struct entry *entry = new_entry(d, ENTRY_RUN_COMPLETED);
+
+	name_value(d, entry, "output", output);
+	end_run(d, entry);
+}
+
+/* The one place where a task completes. input: of a pure task, whose only entry this is; else NULL, it has started. then: where its list
+ * goes on, if not where the task says; `end` ends the run here. */
+static void complete_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, struct value *output,
+			  const struct then *then)
+{
+	uint64_t execution = input ? state_next_execution(&d->draft, task, path, path_count) : state_find(&d->draft, task, false, path, path_count)->execution;
+	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step_text(d, task, path, path_count, execution, NULL));
+
+	if (!then)
+		then = &task->then;
+	if (input)
+		name_value(d, entry, "input", input);
+	name_value(d, entry, "output", output);
+	if (then->kind != THEN_CONTINUE)
+		json_set_text(d->arena, entry->data, "then", then->name);
+	emit(d, entry);
+	if (then->kind == THEN_END) {
+		end_all(d, task, path, path_count, NULL, output);
+		complete_run(d, output);
+	}
+}
+
 /* Nothing catches yet: a fault of a task is the fault of the run. */
 static void fault_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct json *error)
 {
 	const struct instance *instance = state_find(&d->draft, task, false, path, path_count);
 	bool live = instance && (instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF);
-	uint64_t execution = live ? instance->execution : next_execution(d, task, path, path_count);
+	uint64_t execution = live ? instance->execution : state_next_execution(&d->draft, task, path, path_count);
 	struct value *value = make_value(d, error);
 
 	struct entry *entry = new_step_entry(d, ENTRY_TASK_FAULTED, step_text(d, task, path, path_count, execution, NULL));
 	name_value(d, entry, "error", value);
 	emit(d, entry);
-	end_all(d, task, path, path_count, value);
+	end_all(d, task, path, path_count, value, NULL);
 	entry = new_entry(d, ENTRY_RUN_FAULTED);
 	json_set_digest(d->arena, entry->data, "error", &value->digest);
 	entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
@@ -449,6 +475,32 @@ static void fault_expression(struct deciding *d, const struct task *task, const 
 {
 	fault_task(d, task, path, path_count,
 		   error_json(d, "https://serverlessworkflow.io/spec/1.0.0/errors/expression", 400, "Expression failed", error->message, task->reference, NULL));
+}
+
+/* `raise`: what the author wrote, with the expressions in it evaluated; the instance is ours to say. */
+static void raise_error(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct json *written)
+{
+	struct error error = {0};
+	const struct json *type = json_get(written, "type"), *status = json_get(written, "status");
+
+	if (!json_is(type, JSON_STRING))
+		error_set(&error, ERR_INVALID, "the type of a raised error must be a string, not %s", type ? json_type_name(type->type) : "nothing");
+	else if (!json_is_integer(status))
+		error_set(&error, ERR_INVALID, "the status of a raised error must be an integer");
+	struct json *raised = json_object(d->arena);
+	for (size_t i = 0; error.code == ERR_NONE && i < written->object.count; i++) {
+		const struct json_member *member = &written->object.members[i];
+		if (json_is(member->value, JSON_NULL) || strcmp(member->name, "instance") == 0)
+			continue;
+		if (member->value != status && !json_is(member->value, JSON_STRING))
+			error_set(&error, ERR_INVALID, "the %s of a raised error must be a string, not %s", member->name, json_type_name(member->value->type));
+		json_set(d->arena, raised, member->name, member->value);
+	}
+	json_set_text(d->arena, raised, "instance", task->reference);
+	if (error.code == ERR_NONE && make_bounded(d, raised, &error))
+		fault_task(d, task, path, path_count, raised);
+	else
+		fault_expression(d, task, path, path_count, &error);
 }
 
 /* --- going on ----------------------------------------------------------------------------------------------------- */
@@ -502,11 +554,7 @@ static void complete_pure(struct deciding *d, const struct task *task, const uin
 		fault_expression(d, task, path, path_count, &error);
 		return;
 	}
-	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step_text(d, task, path, path_count, next_execution(d, task, path, path_count), NULL));
-
-	name_value(d, entry, "input", input);
-	name_value(d, entry, "output", output);
-	emit(d, entry);
+	complete_task(d, task, path, path_count, input, output, NULL);
 }
 
 /* FUNCTION_MERGE: section results -> {facts, sections, summary}. "No facts" and "could not ask" are counted apart (C85). */
@@ -564,12 +612,67 @@ static const struct json *fill_endpoint(struct deciding *d, const struct task *t
 
 enum flow { FLOW_NEXT, FLOW_INSIDE, FLOW_WAIT };
 
-/* Begin one task. FLOW_NEXT: it is done already. FLOW_INSIDE: a do, go on with its list. FLOW_WAIT: it is under way, or all stopped. */
+/* The first case whose condition holds; the one without a condition, wherever it stands, when none does. NULL: no case, or the decision
+ * needs values, or *error says why it failed. */
+static const struct switch_case *choose_case(struct deciding *d, struct scope_context *s, struct error *error)
+{
+	const struct switch_case *otherwise = NULL;
+
+	for (size_t i = 0; i < s->task->case_count; i++) {
+		const struct switch_case *at = &s->task->cases[i];
+		if (!at->when) {
+			otherwise = at;
+			continue;
+		}
+		const struct json *holds = evaluate(d, s, NULL, at->when, error);
+		if (!holds)
+			return NULL;
+		if (json_truthy(holds))
+			return at;
+	}
+	return otherwise;
+}
+
+/* `if`. False: the task does not run: it is skipped, or cannot, or values have to be loaded. D4: a skipped task's `then` does not count. */
+static bool may_run(struct deciding *d, struct scope_context *s, enum flow *flow)
+{
+	struct error error = {0};
+	uint64_t execution = state_next_execution(&d->draft, s->task, s->path, s->path_count);
+
+	*flow = FLOW_WAIT;
+	if (execution > TASK_EXECUTIONS_MAX) {
+		fault_task(d, s->task, s->path, s->path_count,
+			   error_json(d, "https://serverlessworkflow.io/spec/1.0.0/errors/runtime", 500, "Too many executions",
+				      arena_printf(d->arena, "a task is entered at most %d times (TASK_EXECUTIONS_MAX)", TASK_EXECUTIONS_MAX), s->task->reference, NULL));
+		return false;
+	}
+	if (!s->task->run_if)
+		return true;
+	const struct json *holds = evaluate(d, s, NULL, s->task->run_if, &error);
+	if (!holds) {
+		if (d->decision->need_count == 0)
+			fault_expression(d, s->task, s->path, s->path_count, &error);
+		return false;
+	}
+	if (json_truthy(holds))
+		return true;
+	struct entry *entry = new_step_entry(d, ENTRY_TASK_SKIPPED, step_text(d, s->task, s->path, s->path_count, execution, NULL));
+	name_value(d, entry, "input", s->input);
+	name_value(d, entry, "output", s->input);
+	emit(d, entry);
+	*flow = FLOW_NEXT;
+	return false;
+}
+
+/* Begin one task. FLOW_NEXT: it is done already. FLOW_INSIDE: go on with its list. FLOW_WAIT: it is under way, or has faulted, or all stopped. */
 static enum flow start_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input)
 {
 	struct scope_context s = {d, task, path, path_count, input};
 	struct error error = {0};
+	enum flow flow;
 
+	if (!may_run(d, &s, &flow))
+		return flow;
 	switch (task->kind) {
 	case TASK_SET: {
 		const struct json *output = evaluate(d, &s, task->set, NULL, &error);
@@ -577,10 +680,29 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			complete_pure(d, task, path, path_count, input, output);
 		else if (d->decision->need_count == 0)
 			fault_expression(d, task, path, path_count, &error);
+		return output ? FLOW_NEXT : FLOW_WAIT;
+	}
+	case TASK_SWITCH: {
+		const struct switch_case *chosen = choose_case(d, &s, &error);
+		if (d->decision->need_count > 0)
+			return FLOW_WAIT;
+		if (error.code != ERR_NONE) {
+			fault_expression(d, task, path, path_count, &error);
+			return FLOW_WAIT;
+		}
+		complete_task(d, task, path, path_count, input, input, chosen ? &chosen->then : NULL);
 		return FLOW_NEXT;
 	}
+	case TASK_RAISE: {
+		const struct json *raised = evaluate(d, &s, task->raise, NULL, &error);
+		if (raised)
+			raise_error(d, task, path, path_count, raised);
+		else if (d->decision->need_count == 0)
+			fault_expression(d, task, path, path_count, &error);
+		return FLOW_WAIT;
+	}
 	case TASK_DO: {
-		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, next_execution(d, task, path, path_count), NULL));
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, state_next_execution(&d->draft, task, path, path_count), NULL));
 		name_value(d, entry, "input", input);
 		emit(d, entry);
 		return FLOW_INSIDE;
@@ -596,7 +718,7 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			fault_expression(d, task, path, path_count, &error);
 			return FLOW_WAIT;
 		}
-		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, next_execution(d, task, path, path_count), NULL));
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, state_next_execution(&d->draft, task, path, path_count), NULL));
 		name_value(d, entry, "input", input);
 		name_value(d, entry, "in", in);
 		json_set_number(d->arena, entry->data, "items", (double)json_count(items));
@@ -622,7 +744,7 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			fault_expression(d, task, path, path_count, &error);
 			return FLOW_WAIT;
 		}
-		uint64_t execution = next_execution(d, task, path, path_count);
+		uint64_t execution = state_next_execution(&d->draft, task, path, path_count);
 		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, execution, NULL));
 		name_value(d, entry, "input", input);
 		emit(d, entry);
@@ -633,16 +755,9 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 	return FLOW_WAIT;
 }
 
-static void complete_composite(struct deciding *d, const struct instance *instance, struct value *output)
-{
-	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL));
-
-	name_value(d, entry, "output", output);
-	emit(d, entry);
-}
-
-/* Go on with a sequence until something is under way or its end is reached; its end goes on with what holds it. */
-static void run_sequence(struct deciding *d, const struct place *from)
+/* Go on with a sequence until something is under way or its end is reached; its end goes on with what holds it. Only run_loop() begins
+ * an iteration: the conditions are its. */
+static void run_sequence(struct deciding *d, const struct place *from, bool begin)
 {
 	struct place at = *from;
 
@@ -651,13 +766,17 @@ static void run_sequence(struct deciding *d, const struct place *from)
 		struct value *input;
 		size_t cursor = 0;
 
+		const struct instance *loop = at.is_body ? state_find(&d->draft, at.task, false, at.path, at.path_count - 1) : NULL;
+		if (loop && sequence && sequence->execution != loop->execution)
+			sequence = NULL; /* of an earlier execution of the loop */
+		if (loop && (loop->phase != INSTANCE_STARTED || (!sequence && !begin)))
+			return;
 		if (sequence) {
 			if (sequence->child_live || (sequence->phase != INSTANCE_STARTED && !(at.is_body && sequence->phase == INSTANCE_COMPLETED)))
 				return;
 			cursor = sequence->cursor;
 			input = sequence->current;
 		} else { /* an iteration that begins with its first task */
-			const struct instance *loop = state_find(&d->draft, at.task, false, at.path, at.path_count - 1);
 			input = at.task->concurrency == 0 && loop->current ? loop->current : loop->input;
 		}
 		if (cursor < at.task->body.count) {
@@ -678,12 +797,10 @@ static void run_sequence(struct deciding *d, const struct place *from)
 			return;
 		}
 		if (!at.task->parent) {
-			struct entry *entry = new_entry(d, ENTRY_RUN_COMPLETED);
-			name_value(d, entry, "output", sequence->current);
-			end_run(d, entry);
+			complete_run(d, sequence->current);
 			return;
 		}
-		complete_composite(d, sequence, sequence->current);
+		complete_task(d, at.task, at.path, at.path_count, NULL, sequence->current, NULL);
 		at.is_body = at.task->parent->kind == TASK_FOR;
 		at.task = at.task->parent;
 	}
@@ -721,7 +838,7 @@ static void run_loop(struct deciding *d, const struct place *at)
 		if (loop->live_count >= concurrency)
 			return;
 		/* Iterations without a task leave no entry: each gives its input, at once. */
-		if (loop->next_iteration >= loop->item_count || task->body.count == 0)
+		if (loop->next_iteration >= loop->item_count || loop->exited || task->body.count == 0)
 			break;
 		if (over_limit(d))
 			return;
@@ -739,7 +856,7 @@ static void run_loop(struct deciding *d, const struct place *at)
 			if (!json_truthy(condition))
 				break;
 		}
-		run_sequence(d, &body);
+		run_sequence(d, &body, true);
 		/* An iteration that could not even begin (values to load, a fault) has stopped everything. */
 	}
 	if (loop->live_count > 0)
@@ -758,7 +875,7 @@ static void run_loop(struct deciding *d, const struct place *at)
 			return;
 		}
 	}
-	complete_composite(d, loop, output);
+	complete_task(d, task, at->path, at->path_count, NULL, output, NULL);
 	push(d, task->parent, task->parent->kind == TASK_FOR, at->path, at->path_count);
 }
 
@@ -769,7 +886,7 @@ static void run_queue(struct deciding *d)
 		if (place.task->kind == TASK_FOR && !place.is_body)
 			run_loop(d, &place);
 		else
-			run_sequence(d, &place);
+			run_sequence(d, &place, false);
 	}
 }
 
@@ -1002,17 +1119,10 @@ static void finish_attempt(struct deciding *d, const struct instance *instance, 
 	emit(d, entry);
 }
 
-static void complete_call(struct deciding *d, const struct instance *instance, const char *step, struct value *output)
+static void complete_call(struct deciding *d, const struct instance *instance, struct value *output)
 {
-	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step);
-	const struct task *task = instance->task;
-	size_t path_count = instance->path_count;
-	uint64_t path[STATE_LOOP_DEPTH_MAX];
-
-	memcpy(path, instance->path, path_count * sizeof *path);
-	name_value(d, entry, "output", output);
-	emit(d, entry);
-	push_parent(d, task, path, path_count);
+	complete_task(d, instance->task, instance->path, instance->path_count, NULL, output, NULL);
+	push_parent(d, instance->task, instance->path, instance->path_count);
 }
 
 static void fail_attempt(struct deciding *d, const struct instance *instance, const char *step)
@@ -1032,7 +1142,7 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 		return;
 	}
 	if (outcome->output) { /* onFailure: continue. The section's outcome names the class (semantics.md 6). */
-		complete_call(d, instance, step, make_value(d, outcome->output));
+		complete_call(d, instance, make_value(d, outcome->output));
 		return;
 	}
 	const char *title = arena_printf(d->arena, "Attempt %u failed: %s", instance->attempt, failure_name(outcome->failure));
@@ -1089,12 +1199,12 @@ static void on_activity_done(struct deciding *d)
 	if (outcome->facts)
 		output = make_value(d, record_facts(d, instance, trigger->step_id));
 	/* The draft's copy may have moved: emit() changed it. */
-	complete_call(d, state_find_step(&d->draft, trigger->step_id, d->arena, NULL), trigger->step_id, output);
+	complete_call(d, state_find_step(&d->draft, trigger->step_id, d->arena, NULL), output);
 }
 
 static void on_cancel(struct deciding *d)
 {
-	end_all(d, NULL, NULL, 0, NULL);
+	end_all(d, NULL, NULL, 0, NULL, NULL);
 	struct entry *entry = new_entry(d, d->trigger->kill ? ENTRY_RUN_KILLED : ENTRY_RUN_CANCELLED);
 	if (d->trigger->reason)
 		carry(d, entry, "reason", json_print_arena(json_text(d->arena, d->trigger->reason), d->arena));

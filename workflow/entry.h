@@ -28,7 +28,7 @@
  * task.completed      runId, stepId, input? (pure tasks, never started), output
  * task.faulted        runId, stepId, error
  * task.cancelled      runId, stepId
- * task.skipped        runId, stepId
+ * task.skipped        runId, stepId, input, output       its `if` did not hold; both are the same value
  * task.retrying       runId, stepId, attempt (the next), class, due
  * attempt.started     runId, stepId, attempt, with, key  value: the evaluated arguments; key: the idempotency key
  * attempt.succeeded   runId, stepId, attempt, record, request?, response?      values: record, request, response

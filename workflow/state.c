@@ -223,6 +223,7 @@ static struct instance *edit(struct state *state, const struct task *task, bool 
 	instance = arena_alloc(state->arena, sizeof *instance);
 	*instance = *original;
 	instance->copied = true;
+	instance->base_live = !list_empty(&original->live);
 	list_init(&instance->live);
 	link_instance(state, instance);
 	return instance;
@@ -249,8 +250,8 @@ static void set_phase(struct state *state, struct instance *instance, enum insta
 	bool live = phase == INSTANCE_STARTED || phase == INSTANCE_BACKING_OFF;
 
 	instance->phase = phase;
-	if (instance->copied)
-		return;
+	if (instance->base_live)
+		return; /* whoever walks the base's list looks at the copy */
 	if (!live)
 		list_remove(&instance->live);
 	else if (list_empty(&instance->live))
@@ -311,6 +312,45 @@ const struct instance *state_parent_sequence(const struct state *state, const st
 	if (!parent_key(instance->task, instance->is_body, instance->path_count, &parent, &is_body, &count))
 		return NULL;
 	return state_find(state, parent, is_body, instance->path, count);
+}
+
+/* The loop whose iteration holds (task, path); NULL: none does. */
+static const struct instance *find_loop(const struct state *state, const struct task *task, const uint64_t *path)
+{
+	do
+		task = task->parent;
+	while (task && task->kind != TASK_FOR);
+	return task ? state_find(state, task, false, path, task->loop_depth) : NULL;
+}
+
+uint64_t state_next_execution(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count)
+{
+	const struct instance *loop = find_loop(state, task, path), *instance = state_find(state, task, false, path, path_count);
+
+	if (instance && instance->scope == (loop ? loop->execution : 0))
+		return instance->execution + 1;
+	return (loop ? loop->floor : 0) + 1;
+}
+
+/* (task, path) is entered: what is remembered of execution numbers when the records of its iteration are dropped. Loops further out know
+ * at least as high a number as those within them. */
+static void count_execution(struct state *state, struct instance *instance, uint64_t execution)
+{
+	const struct instance *loop = find_loop(state, instance->task, instance->path);
+	uint64_t scope = loop ? loop->execution : 0;
+
+	if (instance->task->kind == TASK_FOR) {
+		if (instance->execution == 0 || instance->scope != scope)
+			instance->used = loop ? loop->floor : 0;
+		instance->floor = instance->used;
+	}
+	instance->execution = execution;
+	instance->scope = scope;
+	for (; loop && loop->used < execution; loop = find_loop(state, loop->task, loop->path)) {
+		struct instance *changed = edit(state, loop->task, false, loop->path, loop->path_count);
+		changed->used = execution;
+		loop = changed;
+	}
 }
 
 const struct instance *state_find_step(const struct state *state, const char *text, struct arena *arena, uint64_t *execution)
@@ -410,12 +450,17 @@ static struct instance *edit_sequence(struct state *state, const struct task *ta
 
 	CHECK(parent_key(task, false, path_count, &parent, &is_body, &count));
 	struct instance *sequence = edit(state, parent, is_body, path, count);
-	if (!is_body || (sequence && sequence->phase == INSTANCE_STARTED))
+	if (!is_body)
 		return sequence && sequence->phase == INSTANCE_STARTED ? sequence : NULL;
 
-	struct instance *loop = edit(state, parent, false, path, count - 1);
-	if (!loop || loop->phase != INSTANCE_STARTED || path[count - 1] != loop->next_iteration || loop->next_iteration >= loop->item_count)
+	const struct instance *known = state_find(state, parent, false, path, count - 1);
+	if (!known || known->phase != INSTANCE_STARTED)
 		return NULL;
+	if (sequence && sequence->phase == INSTANCE_STARTED && sequence->execution == known->execution)
+		return sequence;
+	if (path[count - 1] != known->next_iteration || known->next_iteration >= known->item_count || known->exited)
+		return NULL;
+	struct instance *loop = edit(state, parent, false, path, count - 1);
 	loop->next_iteration++;
 	loop->live_count++;
 	sequence = edit_or_add(state, parent, true, path, count);
@@ -423,15 +468,27 @@ static struct instance *edit_sequence(struct state *state, const struct task *ta
 	sequence->start_seq = seq;
 	sequence->cursor = 0;
 	sequence->child_live = false;
+	set_value(state, &sequence->output, NULL);
 	set_value(state, &sequence->current, parent->concurrency == 0 && loop->current ? loop->current : loop->input);
 	set_phase(state, sequence, INSTANCE_STARTED);
 	return sequence;
 }
 
-/* A task of the sequence has its output: move on; the last task of an iteration ends the iteration. */
-static void advance_sequence(struct state *state, struct instance *sequence, const struct task *task, struct value *output)
+/* A task of the sequence has its output: move on to where `then` says; the end of its list ends an iteration. */
+static void advance_sequence(struct state *state, struct instance *sequence, const struct task *task, struct value *output, const struct then *then)
 {
-	sequence->cursor = task->index + 1;
+	switch (then->kind) {
+	case THEN_CONTINUE:
+		sequence->cursor = task->index + 1;
+		break;
+	case THEN_TASK:
+		sequence->cursor = then->index;
+		break;
+	case THEN_EXIT:
+	case THEN_END:
+		sequence->cursor = sequence->task->body.count;
+		break;
+	}
 	sequence->child_live = false;
 	set_value(state, &sequence->current, output);
 	if (!sequence->is_body || sequence->cursor < sequence->task->body.count)
@@ -441,12 +498,35 @@ static void advance_sequence(struct state *state, struct instance *sequence, con
 	CHECK(loop != NULL);
 	loop->done_count++;
 	loop->live_count--;
-	if (loop->task->concurrency == 0)
+	if (loop->task->concurrency == 0) {
 		set_value(state, &loop->current, output); /* chained: the next iteration's input */
-	else
+		loop->exited = then->kind == THEN_EXIT;
+	} else {
 		set_value(state, &sequence->output, output);
+	}
 	set_phase(state, sequence, INSTANCE_COMPLETED);
 	release_values(state, sequence);
+}
+
+/* data.then, which only says what the definition has: its own, or that of a case. False: something else. */
+static bool read_then(const struct task *task, const struct entry *entry, struct then *then)
+{
+	const char *text = json_get_text(entry->data, "then");
+
+	*then = (struct then){0};
+	if (!text)
+		return true;
+	if (task->then.name && strcmp(task->then.name, text) == 0) {
+		*then = task->then;
+		return true;
+	}
+	for (size_t i = 0; i < task->case_count; i++)
+		if (strcmp(task->cases[i].then.name, text) == 0) {
+			*then = task->cases[i].then;
+			return true;
+		}
+	then->kind = THEN_END; /* a task inside it said so */
+	return strcmp(text, "end") == 0;
 }
 
 static int corrupt(const struct state *state, const struct entry *entry, const char *expected, struct error *error)
@@ -471,8 +551,7 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		struct instance *sequence = edit_sequence(state, task, id.iterations, id.iteration_count, entry->seq);
 		if (!sequence || sequence->child_live || sequence->cursor != task->index)
 			return corrupt(state, entry, "it is not this task's turn", error);
-		uint64_t execution = instance ? instance->execution + 1 : 1;
-		if (id.execution != execution)
+		if (id.execution != state_next_execution(state, task, id.iterations, id.iteration_count))
 			return corrupt(state, entry, "the execution number is not the next one", error);
 		if (entry->kind != ENTRY_TASK_STARTED && entry->kind != ENTRY_TASK_COMPLETED && entry->kind != ENTRY_TASK_SKIPPED &&
 		    entry->kind != ENTRY_TASK_FAULTED)
@@ -480,9 +559,9 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		instance = edit_or_add(state, task, false, id.iterations, id.iteration_count);
 		set_value(state, &instance->output, NULL);
 		release_values(state, instance);
-		instance->execution = execution;
+		count_execution(state, instance, id.execution);
 		instance->cursor = 0;
-		instance->child_live = instance->in_flight = false;
+		instance->child_live = instance->in_flight = instance->exited = false;
 		instance->attempt = instance->failures = 0;
 		instance->item_count = instance->next_iteration = instance->done_count = instance->live_count = 0;
 		instance->due_ms = 0;
@@ -508,12 +587,14 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 	case ENTRY_TASK_SKIPPED: {
 		struct instance *sequence = edit_sequence(state, task, id.iterations, id.iteration_count, entry->seq);
 		struct value *output = take_value(state, entry, "output");
-		if (!sequence || !output)
-			return corrupt(state, entry, "no output, or nothing holds this task", error);
-		if (instance->in_flight || instance->live_count > 0 || instance->child_live)
+		struct then then;
+		if (!sequence || !output || !read_then(task, entry, &then))
+			return corrupt(state, entry, "no output, no such way on, or nothing holds this task", error);
+		if (then.kind != THEN_END && (instance->in_flight || instance->live_count > 0 || instance->child_live))
 			return corrupt(state, entry, "something inside it is still under way", error);
 		set_phase(state, instance, entry->kind == ENTRY_TASK_COMPLETED ? INSTANCE_COMPLETED : INSTANCE_SKIPPED);
-		advance_sequence(state, sequence, task, output);
+		if (then.kind != THEN_END) /* else nothing goes on: run.completed follows */
+			advance_sequence(state, sequence, task, output, &then);
 		release_values(state, instance);
 		return 0;
 	}
@@ -625,29 +706,37 @@ static int apply_ended(struct state *state, const struct entry *entry, struct er
 	return 0;
 }
 
-/* Drop the records of the tasks in a list, at one iteration path, and of all below them. Their execution numbers go with
- * them: nothing in this release enters a finished list again. (Base only; a draft is short-lived.) */
-static void forget_list(struct state *state, const struct task *task, uint64_t *path, size_t path_count)
+static void forget_iterations(struct state *state, const struct task *loop, uint64_t *path, size_t path_count, uint64_t from, uint64_t until);
+
+/* Drop the records of the tasks in a list, at one iteration path, and of all below them. The loop around them remembers their execution
+ * numbers (`used`). Base only; a draft is short-lived and tells by `scope`. */
+static void forget_list(struct state *state, const struct task_list *list, uint64_t *path, size_t path_count)
 {
-	for (size_t i = 0; i < task->body.count; i++) {
-		const struct task *child = task->body.tasks[i];
+	for (size_t i = 0; i < list->count; i++) {
+		const struct task *child = list->tasks[i];
 		struct instance *instance = find_own(state, child, false, path, path_count);
 		if (!instance)
 			continue;
-		if (child->kind == TASK_DO)
-			forget_list(state, child, path, path_count);
 		if (child->kind == TASK_FOR)
-			for (path[path_count] = 0; path[path_count] < instance->next_iteration; path[path_count]++) {
-				struct instance *body = find_own(state, child, true, path, path_count + 1);
-				forget_list(state, child, path, path_count + 1);
-				if (body)
-					free_instance(state, body);
-			}
+			forget_iterations(state, child, path, path_count, 0, instance->next_iteration);
+		else
+			forget_list(state, &child->body, path, path_count);
 		free_instance(state, instance);
 	}
 }
 
-/* What a completed task leaves behind: nothing below it, and nothing of an iteration that it was the last task of. */
+static void forget_iterations(struct state *state, const struct task *loop, uint64_t *path, size_t path_count, uint64_t from, uint64_t until)
+{
+	for (path[path_count] = from; path[path_count] < until; path[path_count]++) {
+		struct instance *body = find_own(state, loop, true, path, path_count + 1);
+		forget_list(state, &loop->body, path, path_count + 1);
+		if (body)
+			free_instance(state, body);
+	}
+}
+
+/* What a task that has ended leaves behind: nothing of a loop's iterations, and nothing of an iteration that ended with it but, in a map,
+ * its output. So a loop of any length costs what is under way; outside of loops each task has one record, which counts its executions. */
 static void forget_finished(struct state *state, const struct entry *entry, struct arena *arena)
 {
 	struct step_id id;
@@ -657,17 +746,20 @@ static void forget_finished(struct state *state, const struct entry *entry, stru
 	if (state->base || !task)
 		return;
 	memcpy(path, id.iterations, id.iteration_count * sizeof *path);
-	if (task->kind == TASK_DO)
-		forget_list(state, task, path, id.iteration_count);
-	struct instance *instance = find_own(state, task, false, path, id.iteration_count);
-	if (task->kind == TASK_FOR && instance)
-		for (path[id.iteration_count] = 0; path[id.iteration_count] < instance->next_iteration; path[id.iteration_count]++) {
-			struct instance *body = find_own(state, task, true, path, id.iteration_count + 1);
-			if (body)
-				free_instance(state, body);
-		}
-	if (task->parent->kind == TASK_FOR && task->index + 1 == task->parent->body.count)
-		forget_list(state, task->parent, path, id.iteration_count);
+	if (task->kind == TASK_FOR) {
+		struct instance *instance = find_own(state, task, false, path, id.iteration_count);
+		bool whole = entry->kind == ENTRY_TASK_COMPLETED && task->concurrency == 0; /* chained: each is forgotten when it ends */
+		if (instance && !whole)
+			forget_iterations(state, task, path, id.iteration_count, 0, instance->next_iteration);
+	}
+	if (task->parent->kind != TASK_FOR)
+		return;
+	struct instance *body = find_own(state, task->parent, true, path, id.iteration_count);
+	if (!body || body->phase != INSTANCE_COMPLETED)
+		return;
+	forget_list(state, &task->parent->body, path, id.iteration_count);
+	if (task->parent->concurrency == 0)
+		free_instance(state, body);
 }
 
 int workflow_apply(struct state *state, const struct entry *entry, struct error *error)
@@ -701,7 +793,7 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	case ENTRY_TASK_SKIPPED:
 	case ENTRY_TASK_RETRYING:
 		rc = apply_task(state, entry, &arena, error);
-		if (rc == 0 && entry->kind == ENTRY_TASK_COMPLETED)
+		if (rc == 0 && entry->kind != ENTRY_TASK_STARTED && entry->kind != ENTRY_TASK_RETRYING)
 			forget_finished(state, entry, &arena);
 		break;
 	case ENTRY_ATTEMPT_STARTED:
@@ -781,9 +873,11 @@ struct digest state_digest(const struct state *state)
 			buffer_printf(&line, "%s%s", instance->task->reference, instance->is_body ? " body" : "");
 			for (size_t i = 0; i < instance->path_count; i++)
 				buffer_printf(&line, "#%" PRIu64, instance->path[i]);
-			buffer_printf(&line, "@%" PRIu64 " %s cursor=%zu child=%d items=%" PRIu64 " next=%" PRIu64 " done=%" PRIu64 " live=%" PRIu64
+			buffer_printf(&line, "@%" PRIu64 " scope=%" PRIu64 " floor=%" PRIu64 " used=%" PRIu64 " exited=%d", instance->execution, instance->scope,
+				      instance->floor, instance->used, instance->exited);
+			buffer_printf(&line, " %s cursor=%zu child=%d items=%" PRIu64 " next=%" PRIu64 " done=%" PRIu64 " live=%" PRIu64
 					     " attempt=%u failures=%u flight=%d due=%" PRId64,
-				      instance->execution, instance_phase_name(instance->phase), instance->cursor, instance->child_live, instance->item_count,
+				      instance_phase_name(instance->phase), instance->cursor, instance->child_live, instance->item_count,
 				      instance->next_iteration, instance->done_count, instance->live_count, instance->attempt, instance->failures,
 				      instance->in_flight, instance->due_ms);
 			print_value(&line, "input", instance->input);

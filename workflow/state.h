@@ -46,7 +46,11 @@ struct instance {
 	uint8_t path_count;
 
 	enum instance_phase phase;
-	uint64_t execution; /* how often this reference was entered (semantics.md 3) */
+	/* How often this reference was entered at this path (semantics.md 3). Records of iterations that are over are dropped, and what a loop
+	 * that is entered again counts on from is `floor`: the highest number that anything in its earlier executions had. */
+	uint64_t execution;
+	uint64_t scope; /* execution of the loop around it when it was entered: of an earlier one, it counts as forgotten */
+	uint64_t floor, used; /* for: numbers inside begin after floor; the highest one given so far */
 	struct value *input, *output;
 
 	/* Sequences: do tasks, iterations, the root. */
@@ -57,6 +61,7 @@ struct instance {
 	/* for */
 	struct value *items;
 	uint64_t item_count, next_iteration, done_count, live_count;
+	bool exited; /* chained: an iteration said `exit` (D8), no further one begins */
 
 	/* call */
 	unsigned attempt; /* the last one started; 0: none */
@@ -67,7 +72,8 @@ struct instance {
 
 	uint64_t start_seq;
 	bool copied; /* drafts only: a changed copy of the base's */
-	/* In the order of starting, while the phase is STARTED or BACKING_OFF. A draft's list holds those that began in it. */
+	bool base_live; /* drafts only: a copy of one that is in the base's list of live ones */
+	/* In the order of starting, while the phase is STARTED or BACKING_OFF. A draft's list holds those that began in it and are not in the base's. */
 	struct list live;
 	struct instance *next; /* in its hash chain */
 };
@@ -103,6 +109,8 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 /* Looks through a draft. NULL: never entered. */
 const struct instance *state_find(const struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count);
 const struct instance *state_root(const struct state *state);
+/* The number that the next entry into this task at this path has. */
+uint64_t state_next_execution(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count);
 /* The sequence whose list holds this instance's task: a do task, an iteration or the root; NULL for the root itself. */
 const struct instance *state_parent_sequence(const struct state *state, const struct instance *instance);
 /* The instance a step id names. NULL when unknown. *execution (may be NULL) is the one of the id. */

@@ -337,8 +337,8 @@ void check_ended_run(struct world *world, struct run_model *run)
 		if (strcmp(status, "running") == 0 || strcmp(status, "waiting") == 0)
 			broken(world, run, "the run document says that %s is %s", json_get_text(json_at(tasks, i), "step"), status);
 	}
+	oracle_check(world, run, &arena, entries, count);
 	if (run->ended_by == ENTRY_RUN_COMPLETED) {
-		oracle_check(world, run, &arena, entries, count);
 		world->counters.completed++;
 	} else if (run->ended_by == ENTRY_RUN_FAULTED) {
 		world->counters.faulted++;

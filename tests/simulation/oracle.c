@@ -1,19 +1,46 @@
 /* A second, plain interpreter of definitions: recursive, in memory, with the recorded answers in place of calls. What it computes
- * for a completed run has to be what the journal says, task by task; and no task may stand in the journal that it does not meet.
+ * has to be what the journal says, task by task, and how the run ended; and no task may stand in the journal that it does not meet.
  * It shares the evaluation of expressions with the engine (tests/unit/language checks that) and nothing else. */
 #include "tests/simulation/simulation.h"
 #include "workflow/language/expression.h"
+#include "workflow/value_index.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* How a list or a task came out. */
+enum fate {
+	GAVE, /* an output */
+	ENDED, /* `then: end`, with the run's output */
+	FAULTED, /* with an error */
+	CUT, /* the journal does not go on here: cancelled, or never begun; something around it has to explain that */
+};
+
+struct result {
+	enum fate fate;
+	bool exit; /* of a list: a task said `exit` */
+	const struct json *value;
+};
+
+/* How one execution of a task ended, as the journal has it. */
+struct record {
+	const char *step; /* without the execution number */
+	uint64_t execution;
+	const struct entry *entry;
+	bool met;
+	struct record *next; /* of its bucket, in the order of the journal */
+};
+
+enum { BUCKETS = 1024 };
 
 struct oracle {
 	struct world *world;
 	struct run_model *run;
 	struct arena *arena;
-	const struct entry *entries;
-	size_t count;
+	struct value_index values;
 	const struct json *input;
-	uint64_t met; /* tasks that completed here */
+	struct record *records[BUCKETS];
+	uint64_t met, ended; /* records */
 	/* loops around the place, outermost first */
 	struct {
 		const struct task *task;
@@ -32,11 +59,8 @@ static const struct json *value_of(const struct oracle *o, const struct json *da
 
 	if (!json_get_digest(data, name, &digest))
 		return NULL;
-	for (size_t i = 0; i < o->count; i++)
-		for (size_t k = 0; k < o->entries[i].value_count; k++)
-			if (digest_equal(&digest, &o->entries[i].values[k].digest))
-				return json_parse(o->arena, o->entries[i].values[k].bytes, JSON_STRICT, NULL, NULL);
-	return NULL;
+	const struct entry_value *value = value_index_find(&o->values, &digest);
+	return value && value->bytes.data ? json_parse(o->arena, value->bytes, JSON_STRICT, NULL, NULL) : NULL;
 }
 
 static const struct json *scope_get(void *context, const char *name)
@@ -72,31 +96,79 @@ static const struct json *scope_get(void *context, const char *name)
 	return json;
 }
 
+/* The step without its execution number. */
 static const char *step_of(const struct oracle *o, const struct task *task)
 {
 	struct step_id id = {.reference = task->reference, .iteration_count = o->loop_count, .execution = 1};
 
 	for (size_t i = 0; i < o->loop_count; i++)
 		id.iterations[i] = o->loops[i].index;
-	return step_id_print(o->arena, &id);
+	char *text = step_id_print(o->arena, &id);
+	*strrchr(text, '@') = 0;
+	return text;
 }
 
-/* What the journal says that this task gave. */
-static const struct json *recorded(struct oracle *o, const struct task *task)
+static struct record **bucket_of(struct oracle *o, const char *step)
+{
+	uint64_t hash = 0;
+
+	for (const char *c = step; *c; c++)
+		hash = random_mix(hash ^ (uint8_t)*c);
+	return &o->records[hash % BUCKETS];
+}
+
+static void read_records(struct oracle *o, const struct entry *entries, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char *step = json_get_text(entries[i].data, "stepId");
+		struct record *record;
+
+		switch (entries[i].kind) {
+		case ENTRY_TASK_COMPLETED:
+		case ENTRY_TASK_FAULTED:
+		case ENTRY_TASK_CANCELLED:
+		case ENTRY_TASK_SKIPPED:
+			record = arena_zero(o->arena, sizeof *record);
+			char *text = arena_text(o->arena, step);
+			*strrchr(text, '@') = 0;
+			record->step = text;
+			record->execution = strtoull(strrchr(step, '@') + 1, NULL, 10);
+			record->entry = &entries[i];
+			struct record **slot = bucket_of(o, text);
+			while (*slot)
+				slot = &(*slot)->next;
+			*slot = record;
+			o->ended++;
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+/* How the next execution of this task ended; NULL: the journal has none. Numbers count up from 1; inside loops they may leave some out
+ * (a loop that is entered again goes on after the highest number in it). */
+static const struct entry *take_record(struct oracle *o, const struct task *task)
 {
 	const char *step = step_of(o, task);
+	uint64_t last = 0;
 
-	for (size_t i = 0; i < o->count; i++)
-		if (o->entries[i].kind == ENTRY_TASK_COMPLETED && strcmp(json_get_text(o->entries[i].data, "stepId"), step) == 0) {
-			const struct json *output = value_of(o, o->entries[i].data, "output");
-			if (!output)
-				broken(o->world, o->run, "the output of %s is nowhere in the journal", step);
-			o->met++;
-			return output;
-		}
-	broken(o->world, o->run, "the journal does not say that %s completed", step);
+	for (struct record *record = *bucket_of(o, step); record; record = record->next) {
+		if (strcmp(record->step, step) != 0)
+			continue;
+		if (record->execution <= last || (task->loop_depth == 0 && record->execution != last + 1))
+			broken(o->world, o->run, "execution %llu of %s follows %llu", (unsigned long long)record->execution, step, (unsigned long long)last);
+		last = record->execution;
+		if (record->met)
+			continue;
+		record->met = true;
+		o->met++;
+		return record->entry;
+	}
+	return NULL;
 }
 
+/* NULL: it cannot be evaluated. */
 static const struct json *evaluate(struct oracle *o, const struct task *task, const struct json *input, const struct json *template, const char *expression)
 {
 	const struct scope scope = {scope_get, o};
@@ -106,74 +178,209 @@ static const struct json *evaluate(struct oracle *o, const struct task *task, co
 	o->task = task;
 	o->task_input = input;
 	if ((expression ? expression_eval(o->arena, expression, &scope, &result, &error) : template_eval(o->arena, template, &scope, &result, &error)) != 0)
-		broken(o->world, o->run, "%s cannot be evaluated, but the run completed: %s", step_of(o, task), error.message);
+		return NULL;
 	return result;
 }
 
-static const struct json *run_list(struct oracle *o, const struct task *task, const struct json *input);
+static struct result run_list(struct oracle *o, const struct task *task, const struct task_list *list, const struct json *input);
 
-static const struct json *run_for(struct oracle *o, const struct task *task, const struct json *input)
+static const struct result failed = {FAULTED, false, NULL}; /* an expression did; the text of the error is the journal's */
+
+static struct result run_for(struct oracle *o, const struct task *task, const struct json *input)
 {
 	const struct json *items = evaluate(o, task, input, NULL, task->in), *current = input;
 	struct json *outputs = json_array(o->arena);
-	size_t depth = o->loop_count++;
+	struct result all = {GAVE, false, NULL};
+	size_t depth = o->loop_count;
 
+	if (!json_is(items, JSON_ARRAY))
+		return failed;
+	o->loop_count++;
 	for (uint64_t i = 0; i < json_count(items); i++) {
 		o->loops[depth].task = task;
 		o->loops[depth].items = items;
 		o->loops[depth].index = i;
-		if (task->condition && !json_truthy(evaluate(o, task->body.tasks[0], current, NULL, task->condition)))
+		if (task->condition) {
+			const struct json *goes_on = evaluate(o, task->body.tasks[0], current, NULL, task->condition);
+			if (!goes_on)
+				all = failed;
+			if (!goes_on || !json_truthy(goes_on))
+				break;
+		}
+		struct result one = run_list(o, task, &task->body, task->concurrency ? input : current);
+		if (one.fate == GAVE) {
+			json_add(o->arena, outputs, (struct json *)one.value);
+			current = one.value;
+		} else if (all.fate == GAVE || all.fate == CUT) {
+			all = one; /* in a map, the others are cut then */
+		} else if (one.fate != CUT) {
+			broken(o->world, o->run, "two iterations of %s end it", task->reference);
+		}
+		if (!task->concurrency && (one.exit || one.fate != GAVE))
 			break;
-		const struct json *output = run_list(o, task, task->concurrency ? input : current);
-		if (task->concurrency)
-			json_add(o->arena, outputs, (struct json *)output);
-		else
-			current = output;
 	}
 	o->loop_count--;
-	return task->concurrency ? outputs : current;
+	if (all.fate == GAVE)
+		all.value = task->concurrency ? outputs : current;
+	return all;
 }
 
-static const struct json *run_list(struct oracle *o, const struct task *task, const struct json *input)
+/* Where the list goes on after the task; `then` of a skipped task does not count. */
+static const struct then *choose_then(struct oracle *o, const struct task *task, const struct json *input, bool *fails)
 {
-	for (size_t i = 0; i < task->body.count; i++) {
-		const struct task *at = task->body.tasks[i];
-		const struct json *output = NULL;
+	const struct switch_case *otherwise = NULL;
 
-		switch (at->kind) {
-		case TASK_SET:
-			output = evaluate(o, at, input, at->set, NULL);
-			break;
-		case TASK_DO:
-			output = run_list(o, at, input);
-			break;
-		case TASK_FOR:
-			output = run_for(o, at, input);
-			break;
-		case TASK_CALL:
-			break;
-		}
-		const struct json *said = recorded(o, at);
-		if (output && !json_equal(output, said))
-			broken(o->world, o->run, "%s gave something else than it has to:\n%s\nand not\n%s", step_of(o, at), (const char *)json_print_arena(said, o->arena).data,
-			       (const char *)json_print_arena(output, o->arena).data);
-		input = said;
+	for (size_t i = 0; i < task->case_count; i++) {
+		const struct json *holds = task->cases[i].when ? evaluate(o, task, input, NULL, task->cases[i].when) : NULL;
+		if (!task->cases[i].when)
+			otherwise = &task->cases[i];
+		else if (!holds)
+			*fails = true;
+		else if (json_truthy(holds))
+			return &task->cases[i].then;
+		if (*fails)
+			return NULL;
 	}
-	return input;
+	return otherwise ? &otherwise->then : &task->then;
+}
+
+static struct result run_inside(struct oracle *o, const struct task *task, const struct json *input, bool *known)
+{
+	struct result result = {GAVE, false, NULL};
+
+	*known = true;
+	switch (task->kind) {
+	case TASK_SET:
+		result.value = evaluate(o, task, input, task->set, NULL);
+		return result.value ? result : failed;
+	case TASK_SWITCH: {
+		bool fails = false;
+		choose_then(o, task, input, &fails);
+		result.value = input;
+		return fails ? failed : result;
+	}
+	case TASK_RAISE: {
+		const struct json *raised = evaluate(o, task, input, task->raise, NULL);
+		if (!raised)
+			return failed;
+		struct json *error = json_copy(o->arena, raised);
+		json_set_text(o->arena, error, "instance", task->reference);
+		return (struct result){FAULTED, false, error};
+	}
+	case TASK_DO:
+		return run_list(o, task, &task->body, input);
+	case TASK_FOR:
+		return run_for(o, task, input);
+	case TASK_CALL:
+		break;
+	}
+	*known = false; /* a peer's answer: the journal's */
+	return result;
+}
+
+static _Noreturn void differs(struct oracle *o, const struct task *task, const struct entry *record, const struct json *got, const struct result *expected)
+{
+	static const char *const fates[] = {"an output", "the end of the workflow", "a fault", "nothing"};
+
+	broken(o->world, o->run, "%s has %s with\n%s\nand not %s\n%s", step_of(o, task), entry_kind_name(record->kind),
+	       got ? (const char *)json_print_arena(got, o->arena).data : "", fates[expected->fate],
+	       expected->value ? (const char *)json_print_arena(expected->value, o->arena).data : "");
+}
+
+/* One task: what the journal says of it has to be what comes out here. */
+static struct result run_task(struct oracle *o, const struct task *task, const struct json *input)
+{
+	const struct entry *record = take_record(o, task);
+	struct result result;
+	bool known = true;
+
+	if (!record)
+		return (struct result){CUT, false, NULL};
+	if (task->run_if) {
+		const struct json *holds = evaluate(o, task, input, NULL, task->run_if);
+		if (holds && json_truthy(holds) == (record->kind == ENTRY_TASK_SKIPPED))
+			broken(o->world, o->run, "%s has %s, against its `if`", step_of(o, task), entry_kind_name(record->kind));
+		if (record->kind == ENTRY_TASK_SKIPPED) {
+			result = (struct result){GAVE, false, input};
+			const struct json *output = value_of(o, record->data, "output");
+			if (!output || !json_equal(output, input))
+				differs(o, task, record, output, &result);
+			return result;
+		}
+		result = holds ? run_inside(o, task, input, &known) : failed;
+	} else {
+		result = run_inside(o, task, input, &known);
+	}
+	const struct json *output = value_of(o, record->data, "output"), *error = value_of(o, record->data, "error");
+	switch (record->kind) {
+	case ENTRY_TASK_COMPLETED:
+		if (!output)
+			broken(o->world, o->run, "the output of %s is nowhere in the journal", step_of(o, task));
+		if (!known)
+			result.value = output;
+		if ((result.fate != GAVE && result.fate != ENDED) || !json_equal(output, result.value))
+			differs(o, task, record, output, &result);
+		return (struct result){result.fate, false, output};
+	case ENTRY_TASK_FAULTED:
+		if (known && (result.fate != FAULTED || (result.value && !json_equal(error, result.value))))
+			differs(o, task, record, error, &result);
+		if (!result.value && strcmp(json_get_text(error, "instance"), task->reference) != 0)
+			broken(o->world, o->run, "the error of %s says it is of %s", step_of(o, task), json_get_text(error, "instance"));
+		return (struct result){FAULTED, false, error};
+	case ENTRY_TASK_CANCELLED:
+		return (struct result){CUT, false, NULL};
+	default:
+		broken(o->world, o->run, "%s is skipped without an `if`", step_of(o, task));
+	}
+}
+
+static struct result run_list(struct oracle *o, const struct task *task, const struct task_list *list, const struct json *input)
+{
+	struct result result = {GAVE, false, input};
+	(void)task;
+
+	for (size_t i = 0; i < list->count;) {
+		const struct task *at = list->tasks[i];
+		const struct json *holds = at->run_if ? evaluate(o, at, result.value, NULL, at->run_if) : NULL;
+		bool fails = false;
+		const struct then *then = choose_then(o, at, result.value, &fails);
+		if (at->run_if && (!holds || !json_truthy(holds)))
+			then = NULL;
+		result = run_task(o, at, result.value);
+		if (result.fate != GAVE)
+			return result;
+		enum then_kind kind = then ? then->kind : THEN_CONTINUE;
+		if (kind == THEN_END)
+			result.fate = ENDED;
+		result.exit = kind == THEN_EXIT;
+		if (kind == THEN_END || kind == THEN_EXIT)
+			return result;
+		i = kind == THEN_TASK ? then->index : i + 1;
+	}
+	return result;
 }
 
 void oracle_check(struct world *world, struct run_model *run, struct arena *arena, const struct entry *entries, size_t count)
 {
-	struct oracle o = {.world = world, .run = run, .arena = arena, .entries = entries, .count = count};
-	uint64_t completed = 0;
+	struct oracle *o = arena_zero(arena, sizeof *o);
 
-	o.input = value_of(&o, entries[0].data, "input");
-	const struct json *output = run_list(&o, run->definition->root, o.input), *said = value_of(&o, entries[count - 1].data, "output");
-	if (!said || !json_equal(output, said))
-		broken(world, run, "the run's output is not that of its last task");
-	for (size_t i = 0; i < count; i++)
-		completed += entries[i].kind == ENTRY_TASK_COMPLETED;
-	if (completed != o.met)
-		broken(world, run, "%llu tasks completed in the journal, %llu have to", (unsigned long long)completed, (unsigned long long)o.met);
-	world->counters.oracle_tasks += o.met;
+	*o = (struct oracle){.world = world, .run = run, .arena = arena};
+	value_index_make(&o->values, arena, entries, count);
+	read_records(o, entries, count);
+	o->input = value_of(o, entries[0].data, "input");
+	struct result result = run_list(o, run->definition->root, &run->definition->root->body, o->input);
+	const struct entry *last = &entries[count - 1];
+	const struct json *output = value_of(o, last->data, "output"), *error = value_of(o, last->data, "error");
+	if (run->ended_by == ENTRY_RUN_COMPLETED && ((result.fate != GAVE && result.fate != ENDED) || !output || !json_equal(output, result.value)))
+		broken(world, run, "the run's output is not what its tasks give");
+	if (run->ended_by == ENTRY_RUN_FAULTED && (result.fate != FAULTED || !error || !json_equal(error, result.value)))
+		broken(world, run, "the run's error is not what its tasks give");
+	if ((run->ended_by == ENTRY_RUN_CANCELLED || run->ended_by == ENTRY_RUN_KILLED) && result.fate != CUT)
+		broken(world, run, "the run was cancelled, but nothing of it was left to do");
+	if (o->met != o->ended)
+		for (size_t i = 0; i < BUCKETS; i++)
+			for (struct record *record = o->records[i]; record; record = record->next)
+				if (!record->met)
+					broken(world, run, "execution %llu of %s stands in the journal, but does not happen", (unsigned long long)record->execution, record->step);
+	world->counters.oracle_tasks += o->met;
 }

@@ -14,6 +14,7 @@ struct program {
 	unsigned tasks; /* made so far, for names */
 	unsigned loops; /* around this place */
 	bool may_fail;
+	bool always; /* the next task has no `if`: something waits for what it gives */
 	bool fails_by_item; /* the next call does, where the item is a number */
 };
 
@@ -52,12 +53,25 @@ static const char *pick(struct program *p, const char *const *words, size_t coun
 }
 #define PICK(p, ...) pick(p, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
-static void add_task(struct program *p, struct json *list, const char *kind, struct json *task)
+static const char *condition(struct program *p)
+{
+	if (p->loops && chance(p, 400))
+		return arena_printf(p->arena, "$at%u %s", p->loops, PICK(p, "< 2", "== 1", "!= 0", "> 2"));
+	return PICK(p, ".n < 5", ".n != 3", "${ .n > 2 }", "$workflow.input.n > 4", ".nothing", "${ .short[0] }", ".n == 7");
+}
+
+/* Returns its name. */
+static const char *add_task(struct program *p, struct json *list, const char *kind, struct json *task)
 {
 	struct json *item = json_object(p->arena);
+	const char *name = arena_printf(p->arena, "%s%u%s", kind, p->tasks++, chance(p, 60) ? "/~#1@2" : "");
 
-	json_set(p->arena, item, arena_printf(p->arena, "%s%u%s", kind, p->tasks++, chance(p, 60) ? "/~#1@2" : ""), task);
+	if (!p->always && chance(p, 100))
+		json_set_text(p->arena, task, "if", condition(p));
+	p->always = false;
+	json_set(p->arena, item, name, task);
 	json_add(p->arena, list, item);
+	return name;
 }
 
 /* results: the input is an array (of a loop) or the answer of an extraction, not the usual object. */
@@ -102,7 +116,7 @@ static void add_set(struct program *p, struct json *list, const char *from)
 	add_task(p, list, "set", task);
 }
 
-static void add_call(struct program *p, struct json *list)
+static const char *add_call(struct program *p, struct json *list)
 {
 	struct json *task = json_object(p->arena), *with = json_object(p->arena);
 
@@ -128,7 +142,7 @@ static void add_call(struct program *p, struct json *list)
 		set_expression(p, json_get(with, "body"), "row", arena_printf(p->arena, "$row%u.member", p->loops));
 	p->fails_by_item = false;
 	json_set(p->arena, task, "with", with);
-	add_task(p, list, "call", task);
+	return add_task(p, list, "call", task);
 }
 
 static void add_extraction(struct program *p, struct json *list)
@@ -146,6 +160,118 @@ static void add_extraction(struct program *p, struct json *list)
 }
 
 static struct json *make_list(struct program *p, unsigned count);
+
+static void add_case(struct program *p, struct json *cases, const char *name, const char *when, const char *then)
+{
+	struct json *item = json_object(p->arena), *at = json_object(p->arena);
+
+	if (when)
+		json_set_text(p->arena, at, "when", when);
+	json_set_text(p->arena, at, "then", then);
+	json_set(p->arena, item, name, at);
+	json_add(p->arena, cases, item);
+}
+
+/* Ask until the answer is good: each time is an execution of its own, so the peer answers something else. */
+static void add_polling(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *cases = json_array(p->arena);
+	p->always = true;
+	const char *call = add_call(p, list);
+
+	if (chance(p, 300))
+		add_case(p, cases, "first", NULL, PICK(p, "continue", "continue", "exit"));
+	add_case(p, cases, "again", PICK(p, ".n < 4", "${ .n == 2 }"), call);
+	if (chance(p, 200))
+		add_case(p, cases, "enough", ".n == 9", PICK(p, "exit", "end", "continue"));
+	json_set(p->arena, task, "switch", cases);
+	add_task(p, list, "switch", task);
+}
+
+/* A switch that counts n up through tasks behind it, each of which goes back; now and then with a loop in it, which is entered again. */
+static void add_counting(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *cases = json_array(p->arena), *back, *set, *inside;
+	unsigned steps = (unsigned)random_between(p->random, 1, 3), first = (unsigned)random_below(p->random, 8);
+	const char *name = arena_printf(p->arena, "count%u", p->tasks++), *after = arena_printf(p->arena, "after%u", p->tasks++);
+	struct json *item = json_object(p->arena);
+
+	json_set(p->arena, task, "switch", cases);
+	json_set(p->arena, item, name, task);
+	json_add(p->arena, list, item);
+	for (unsigned i = 0; i < steps; i++) {
+		const char *step = arena_printf(p->arena, "step%u", p->tasks++);
+		add_case(p, cases, step, arena_printf(p->arena, ".n == %u", first + i), step);
+		back = json_object(p->arena);
+		inside = json_array(p->arena);
+		if (chance(p, 500) && p->tasks < PROGRAM_TASKS_MAX) { /* entered again and again; whatever leaves its list, n is counted */
+			struct json *again = json_object(p->arena);
+			json_set(p->arena, again, "do", make_list(p, 2));
+			p->always = true;
+			add_task(p, inside, "do", again);
+		}
+		struct json *counted = json_object(p->arena), *counts = json_object(p->arena);
+		set = json_object(p->arena);
+		set_expression(p, set, "list", "$workflow.input.short");
+		set_expression(p, set, "short", "$workflow.input.short");
+		set_expression(p, set, "doc", "$workflow.input.doc");
+		json_set_number(p->arena, set, "n", (double)(first + i + 1));
+		json_set(p->arena, counts, "set", set);
+		json_set(p->arena, counted, arena_printf(p->arena, "set%u", p->tasks++), counts);
+		json_add(p->arena, inside, counted);
+		json_set(p->arena, back, "do", inside);
+		json_set_text(p->arena, back, "then", name);
+		item = json_object(p->arena);
+		json_set(p->arena, item, step, back);
+		json_add(p->arena, list, item);
+	}
+	add_case(p, cases, "otherwise", NULL, after);
+	item = json_object(p->arena);
+	task = json_object(p->arena);
+	set = json_object(p->arena);
+	set_expression(p, set, "list", ".short");
+	set_expression(p, set, "short", ".short");
+	set_expression(p, set, "doc", ".doc");
+	set_expression(p, set, "n", ".n");
+	json_set(p->arena, task, "set", set);
+	json_set(p->arena, item, after, task);
+	json_add(p->arena, list, item);
+}
+
+static void add_raise(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *raise = json_object(p->arena), *error = json_object(p->arena);
+
+	if (chance(p, 300)) {
+		json_set_text(p->arena, raise, "error", "known");
+	} else {
+		json_set_text(p->arena, error, "type", PICK(p, "https://example.com/errors/a", "https://serverlessworkflow.io/spec/1.0.0/errors/validation"));
+		json_set_number(p->arena, error, "status", 400 + (double)random_below(p->random, 20));
+		set_expression(p, error, "title", "$workflow.id");
+		if (chance(p, 500))
+			json_set_text(p->arena, error, "detail", PICK(p, "as it is", "${ .doc }", "${ $task.name }"));
+		json_set(p->arena, raise, "error", error);
+	}
+	json_set(p->arena, task, "raise", raise);
+	json_set_text(p->arena, task, "if", condition(p));
+	add_task(p, list, "raise", task);
+}
+
+/* Some tasks that give the usual object leave their list's order: forward, out of it, or to the end of all. */
+static void add_jumps(struct program *p, struct json *list)
+{
+	for (size_t i = 0; i + 1 < json_count(list); i++) {
+		struct json *task = json_at(list, i)->object.members[0].value;
+		if ((!json_get(task, "set") && !json_get(task, "call") && !json_get(task, "do")) || json_get(task, "for") || json_get(task, "then") || !chance(p, 120))
+			continue;
+		const char *call = json_get_text(task, "call");
+		if (call && strcmp(call, "extraction") == 0)
+			continue;
+		uint64_t dice = random_below(p->random, 100);
+		const struct json *target = json_at(list, random_between(p->random, i + 1, json_count(list) - 1));
+		json_set_text(p->arena, task, "then", dice < 10 ? "end" : dice < 35 ? "exit" : dice < 45 ? "continue" : target->object.members[0].name);
+	}
+}
 
 static void add_loop(struct program *p, struct json *list)
 {
@@ -195,8 +321,14 @@ static struct json *make_list(struct program *p, unsigned count)
 			add_task(p, list, "do", task);
 		} else if (dice < 50 && p->loops < 2) {
 			add_extraction(p, list);
-		} else if (dice < 75) {
+		} else if (dice < 68) {
 			add_call(p, list);
+		} else if (dice < 76) {
+			add_polling(p, list);
+		} else if (dice < 82 && p->loops < 2) {
+			add_counting(p, list);
+		} else if (dice < 88 && p->may_fail) {
+			add_raise(p, list);
 		} else {
 			add_set(p, list, NULL);
 		}
@@ -205,6 +337,7 @@ static struct json *make_list(struct program *p, unsigned count)
 		add_call(p, list);
 	else
 		add_set(p, list, NULL);
+	add_jumps(p, list);
 	return list;
 }
 
@@ -250,6 +383,13 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 		add_call(&p, list);
 	}
 	json_set(arena, program, "do", list);
+	struct json *use = json_object(arena), *errors = json_object(arena), *known = json_object(arena);
+	json_set_text(arena, known, "type", "https://serverlessworkflow.io/dsl/errors/types/timeout");
+	json_set_number(arena, known, "status", 408);
+	json_set_text(arena, known, "title", "${ $task.name }");
+	json_set(arena, errors, "known", known);
+	json_set(arena, use, "errors", errors);
+	json_set(arena, program, "use", use);
 
 	buffer_init(&out, DEFINITION_SOURCE_MAX);
 	*format = random_chance(p.random, 500) ? TEXT_YAML : TEXT_JSON;

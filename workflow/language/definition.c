@@ -110,8 +110,8 @@ static void read_task_list(struct checker *checker, struct task *parent, const s
 
 /* Keys that any task may have; then those of its kind. */
 #define COMMON_KEYS                                                                                                       \
-	{"if", KEY_LATER, NULL}, {"input", KEY_LATER, NULL}, {"output", KEY_LATER, NULL}, {"export", KEY_LATER, NULL},    \
-	{"timeout", KEY_LATER, NULL}, {"then", KEY_LATER, "tasks run in the order of their list"}, {"metadata", KEY_OPTIONAL, NULL}
+	{"if", KEY_OPTIONAL, NULL}, {"input", KEY_LATER, NULL}, {"output", KEY_LATER, NULL}, {"export", KEY_LATER, NULL},    \
+	{"timeout", KEY_LATER, NULL}, {"then", KEY_OPTIONAL, NULL}, {"metadata", KEY_OPTIONAL, NULL}
 
 static void read_set(struct checker *checker, struct task *task, const struct json *value)
 {
@@ -197,6 +197,170 @@ static const char *read_expression(struct checker *checker, const struct json *v
 		text = arena_text_len(&checker->definition->arena, (const char *)inner.data, inner.len);
 	checker_expression(checker, text);
 	return text;
+}
+
+/* `then` as it is written; which task a name means is known when the whole list is read (resolve_jumps). The pointer stands at it. */
+static struct then read_then(struct checker *checker, const struct json *value)
+{
+	struct then then = {THEN_CONTINUE, 0, NULL};
+
+	if (!checker_type(checker, value, JSON_STRING, false))
+		return then;
+	then.name = value->string.text;
+	if (strcmp(then.name, "exit") == 0)
+		then.kind = THEN_EXIT;
+	else if (strcmp(then.name, "end") == 0)
+		then.kind = THEN_END;
+	else if (strcmp(then.name, "continue") != 0)
+		then.kind = THEN_TASK;
+	return then;
+}
+
+/* What any task may have. */
+static void read_common(struct checker *checker, struct task *task, const struct json *value)
+{
+	size_t len;
+
+	if (json_get(value, "if")) {
+		len = checker_enter(checker, "if");
+		task->run_if = read_expression(checker, json_get(value, "if"));
+		checker_leave(checker, len);
+	}
+	if (json_get(value, "then")) {
+		len = checker_enter(checker, "then");
+		task->then = read_then(checker, json_get(value, "then"));
+		checker_leave(checker, len);
+	}
+}
+
+static void read_case(struct checker *checker, struct switch_case *at, const struct json *value)
+{
+	static const struct key keys[] = {{"when", KEY_OPTIONAL, NULL}, {"then", KEY_REQUIRED, "continue, exit, end or the name of a task in the same list"}};
+	size_t len;
+
+	if (!checker_type(checker, value, JSON_OBJECT, false))
+		return;
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a case of 'switch'");
+	if (json_get(value, "when")) {
+		len = checker_enter(checker, "when");
+		at->when = read_expression(checker, json_get(value, "when"));
+		checker_leave(checker, len);
+	}
+	if (json_get(value, "then")) {
+		len = checker_enter(checker, "then");
+		at->then = read_then(checker, json_get(value, "then"));
+		checker_leave(checker, len);
+	}
+}
+
+static void read_switch(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"switch", KEY_REQUIRED, NULL}};
+	const struct json *cases = json_get(value, "switch");
+	const char *otherwise = NULL;
+	size_t len, case_len, inner_len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'switch' task");
+	len = checker_enter(checker, "switch");
+	if (json_is(cases, JSON_OBJECT)) {
+		checker_fail(checker, "write '- NAME:' before each case", "must be a list of cases, not an object");
+	} else if (checker_type(checker, cases, JSON_ARRAY, false)) {
+		if (cases->array.count == 0)
+			checker_fail(checker, NULL, "must have at least one case");
+		if (cases->array.count > SWITCH_CASES_MAX) {
+			checker_fail(checker, NULL, "more than %d cases", SWITCH_CASES_MAX);
+			checker_leave(checker, len);
+			return;
+		}
+		task->cases = arena_zero(&checker->definition->arena, (cases->array.count + 1) * sizeof *task->cases);
+		task->case_count = cases->array.count;
+		for (size_t i = 0; i < cases->array.count; i++) {
+			const struct json *item = cases->array.items[i];
+			struct switch_case *at = &task->cases[i];
+
+			at->then.name = "continue";
+			case_len = checker_enter_index(checker, i);
+			if (checker_type(checker, item, JSON_OBJECT, false) && item->object.count != 1) {
+				checker_fail(checker, NULL, "an item of 'switch' has one key, the case's name; this one has %zu", item->object.count);
+			} else if (json_is(item, JSON_OBJECT)) {
+				at->name = item->object.members[0].name;
+				inner_len = checker_enter(checker, at->name);
+				for (size_t k = 0; k < i; k++) {
+					if (task->cases[k].name && strcmp(task->cases[k].name, at->name) == 0)
+						checker_fail_key(checker, NULL, "a second case '%.80s' in one switch", at->name);
+				}
+				read_case(checker, at, item->object.members[0].value);
+				if (!at->when && otherwise)
+					checker_fail_key(checker, "give it a 'when'", "a second case without 'when', '%.80s' is the default already", otherwise);
+				if (!at->when && !otherwise)
+					otherwise = at->name;
+				checker_leave(checker, inner_len);
+			}
+			checker_leave(checker, case_len);
+		}
+	}
+	checker_leave(checker, len);
+}
+
+/* {type, status, title, detail}; the pointer stands at it. `instance` is the runtime's to say: the author's value is read and not used. */
+static void check_error(struct checker *checker, const struct json *error)
+{
+	static const struct key keys[] = {{"type", KEY_REQUIRED, NULL}, {"status", KEY_REQUIRED, "an HTTP status: 400"}, {"title", KEY_OPTIONAL, NULL},
+					  {"detail", KEY_OPTIONAL, NULL}, {"instance", KEY_OPTIONAL, NULL}};
+	static const char *const texts[] = {"type", "title", "detail", "instance"};
+	size_t len;
+
+	if (!checker_type(checker, error, JSON_OBJECT, false))
+		return;
+	checker_keys(checker, error, keys, COUNT_OF(keys), "an error");
+	for (size_t i = 0; i < COUNT_OF(texts); i++) {
+		if (!json_get(error, texts[i]))
+			continue;
+		len = checker_enter(checker, texts[i]);
+		checker_type(checker, json_get(error, texts[i]), JSON_STRING, true);
+		checker_leave(checker, len);
+	}
+	if (json_get(error, "status")) {
+		len = checker_enter(checker, "status");
+		checker_integer(checker, json_get(error, "status"), 100, 599);
+		checker_leave(checker, len);
+	}
+	checker_template(checker, error, true);
+}
+
+/* What `use.GROUP` calls NAME, and the pointer to go to it; the value itself is checked there and then. NULL: a problem was added. */
+static const struct json *find_used(struct checker *checker, const char *group, const char *name)
+{
+	const struct json *known = json_get(json_get(checker->definition->document, "use"), group), *found = json_get(known, name);
+
+	if (!found)
+		checker_fail(checker, arena_printf(&checker->definition->arena, "define it in use.%s", group), "use.%s has no '%.80s'", group, name);
+	return found;
+}
+
+static void read_raise(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"raise", KEY_REQUIRED, NULL}};
+	static const struct key raise_keys[] = {{"error", KEY_REQUIRED, "error: {type: …, status: …}, or the name of one in use.errors"}};
+	const struct json *raise = json_get(value, "raise"), *error = json_get(raise, "error");
+	size_t len, inner_len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'raise' task");
+	len = checker_enter(checker, "raise");
+	if (checker_type(checker, raise, JSON_OBJECT, false)) {
+		checker_keys(checker, raise, raise_keys, COUNT_OF(raise_keys), "'raise'");
+		if (error) {
+			inner_len = checker_enter(checker, "error");
+			if (json_is(error, JSON_STRING)) {
+				task->raise = find_used(checker, "errors", error->string.text);
+			} else {
+				check_error(checker, error);
+				task->raise = error;
+			}
+			checker_leave(checker, inner_len);
+		}
+	}
+	checker_leave(checker, len);
 }
 
 /* An iteration path has a fixed length. False: a problem was added. */
@@ -360,8 +524,8 @@ struct task_reader {
 /* `for` before `do`, which it has as well (dsl.md 1.1). */
 static const struct task_reader task_readers[] = {
 	{"for", TASK_FOR, read_for}, {"set", TASK_SET, read_set}, {"call", TASK_CALL, read_call}, {"do", TASK_DO, read_do},
-	{"emit", TASK_DO, NULL}, {"fork", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"raise", TASK_DO, NULL}, {"run", TASK_DO, NULL},
-	{"switch", TASK_DO, NULL}, {"try", TASK_DO, NULL}, {"wait", TASK_DO, NULL},
+	{"switch", TASK_SWITCH, read_switch}, {"raise", TASK_RAISE, read_raise},
+	{"emit", TASK_DO, NULL}, {"fork", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_DO, NULL}, {"try", TASK_DO, NULL}, {"wait", TASK_DO, NULL},
 };
 
 /* What would stay refused if the task's kind were not. */
@@ -401,7 +565,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 	if (found && !found->read) {
 		size_t len = checker_enter(checker, found->key);
 
-		checker_fail_key(checker, "this release has call, do, for and set", "task kind '%s' %s", found->key, later);
+		checker_fail_key(checker, "this release has call, do, for, raise, set and switch", "task kind '%s' %s", found->key, later);
 		checker_leave(checker, len);
 		fail_common_keys(checker, value);
 		return NULL;
@@ -411,7 +575,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 
 		for (size_t i = 0; i < value->object.count && !near; i++)
 			near = checker_near(value->object.members[i].name, keys, COUNT_OF(keys));
-		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, set",
+		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, raise, set, switch",
 			     "a task without a kind");
 	}
 	return found;
@@ -455,6 +619,7 @@ static void read_task(struct checker *checker, struct task *parent, size_t index
 	}
 	task = task_list_set(checker->definition, parent, index, reader->kind, name);
 	check_task_metadata(checker, reader, value);
+	read_common(checker, task, value);
 	reader->read(checker, task, value);
 }
 
@@ -499,6 +664,74 @@ static void check_duplicate_names(struct checker *checker, const struct json *li
 	free(names);
 }
 
+struct task_name {
+	const char *name;
+	size_t index;
+};
+
+static int compare_task_names(const void *a, const void *b)
+{
+	return strcmp(((const struct task_name *)a)->name, ((const struct task_name *)b)->name);
+}
+
+/* The pointer stands at `then`. */
+static void resolve_then(struct checker *checker, const struct task_name *names, size_t count, struct then *then)
+{
+	const struct task_name key = {.name = then->name}, *found;
+
+	if (then->kind != THEN_TASK)
+		return;
+	found = bsearch(&key, names, count, sizeof *names, compare_task_names);
+	if (found) {
+		then->index = found->index;
+		return;
+	}
+	const char *near = NULL;
+	for (size_t i = 0; i < count && !near; i++)
+		near = checker_near(then->name, &names[i].name, 1);
+	checker_fail(checker,
+		     near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "continue, exit, end or the name of a task in the same list",
+		     "there is no task '%.80s' in this list", then->name);
+}
+
+/* Jumps stay within their list. The pointer stands at the list. */
+static void resolve_jumps(struct checker *checker, struct task_list *tasks)
+{
+	struct task_name *names = memory_alloc((tasks->count + 1) * sizeof *names);
+	size_t count = 0;
+
+	for (size_t i = 0; i < tasks->count; i++)
+		if (tasks->tasks[i])
+			names[count++] = (struct task_name){tasks->tasks[i]->name, i};
+	qsort(names, count, sizeof *names, compare_task_names);
+	for (size_t i = 0; i < tasks->count; i++) {
+		struct task *task = tasks->tasks[i];
+		size_t len, name_len, then_len;
+
+		if (!task || (task->then.kind != THEN_TASK && task->case_count == 0))
+			continue;
+		len = checker_enter_index(checker, i);
+		name_len = checker_enter(checker, task->name);
+		then_len = checker_enter(checker, "then");
+		resolve_then(checker, names, count, &task->then);
+		checker_leave(checker, then_len);
+		for (size_t k = 0; k < task->case_count; k++) {
+			size_t switch_len = checker_enter(checker, "switch"), case_len = checker_enter_index(checker, k);
+
+			if (task->cases[k].name) {
+				checker_enter(checker, task->cases[k].name);
+				checker_enter(checker, "then");
+				resolve_then(checker, names, count, &task->cases[k].then);
+			}
+			checker_leave(checker, case_len);
+			checker_leave(checker, switch_len);
+		}
+		checker_leave(checker, name_len);
+		checker_leave(checker, len);
+	}
+	free(names);
+}
+
 /* The pointer stands at the list. */
 static void read_task_list(struct checker *checker, struct task *parent, const struct json *list)
 {
@@ -537,15 +770,40 @@ static void read_task_list(struct checker *checker, struct task *parent, const s
 		checker_leave(checker, len);
 	}
 	check_duplicate_names(checker, list);
+	resolve_jumps(checker, &parent->body);
 }
 
 /* ---- Whole definitions */
+
+/* The part of `use` that this release has. What is here is checked here, used or not. */
+static void read_use(struct checker *checker, const struct json *use)
+{
+	static const struct key keys[] = {
+		{"errors", KEY_OPTIONAL, NULL}, {"authentications", KEY_LATER, NULL}, {"catalogs", KEY_LATER, NULL}, {"extensions", KEY_LATER, NULL},
+		{"functions", KEY_LATER, NULL}, {"retries", KEY_LATER, NULL}, {"secrets", KEY_LATER, NULL}, {"timeouts", KEY_LATER, NULL},
+	};
+	const struct json *errors = json_get(use, "errors");
+	size_t len, name_len;
+
+	if (!checker_type(checker, use, JSON_OBJECT, false))
+		return;
+	checker_keys(checker, use, keys, COUNT_OF(keys), "'use'");
+	len = checker_enter(checker, "errors");
+	if (errors && checker_type(checker, errors, JSON_OBJECT, false)) {
+		for (size_t i = 0; i < errors->object.count; i++) {
+			name_len = checker_enter(checker, errors->object.members[i].name);
+			check_error(checker, errors->object.members[i].value);
+			checker_leave(checker, name_len);
+		}
+	}
+	checker_leave(checker, len);
+}
 
 static void read_root(struct checker *checker, const struct json *document)
 {
 	static const struct key keys[] = {
 		{"document", KEY_REQUIRED, "document: {dsl: '1.0.3', namespace: …, name: …, version: '1.0.0'}"}, {"do", KEY_REQUIRED, NULL},
-		{"input", KEY_LATER, NULL}, {"use", KEY_LATER, NULL}, {"timeout", KEY_LATER, NULL}, {"output", KEY_LATER, NULL},
+		{"input", KEY_LATER, NULL}, {"use", KEY_OPTIONAL, NULL}, {"timeout", KEY_LATER, NULL}, {"output", KEY_LATER, NULL},
 		{"schedule", KEY_LATER, NULL}, {"evaluate", KEY_LATER, NULL},
 	};
 	struct definition *definition = checker->definition;
@@ -561,6 +819,11 @@ static void read_root(struct checker *checker, const struct json *document)
 	if (json_get(document, "document")) {
 		len = checker_enter(checker, "document");
 		read_document(checker, json_get(document, "document"));
+		checker_leave(checker, len);
+	}
+	if (json_get(document, "use")) {
+		len = checker_enter(checker, "use");
+		read_use(checker, json_get(document, "use"));
 		checker_leave(checker, len);
 	}
 	if (json_get(document, "do")) {

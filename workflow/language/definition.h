@@ -15,10 +15,31 @@ enum {
 	DEFINITION_TASK_NAME_MAX = 128, /* bytes; references repeat the names of all enclosing tasks */
 	DEFINITION_PROBLEMS_MAX = 100,
 	DEFINITION_LOOPS_MAX = 16, /* `for` tasks inside one another, the one that `extraction` becomes included */
+	TASK_EXECUTIONS_MAX = 100000, /* how often a task may be entered at one iteration path: backward jumps end in an error */
+	SWITCH_CASES_MAX = 1000,
 	FOR_CONCURRENCY_MAX = 1024, /* iterations of one run under way at once: of a loop and all loops around it together */
 };
 
-enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL };
+enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL, TASK_SWITCH, TASK_RAISE };
+
+/* Where a list goes on after a task: `then` of the task, or of the case that a switch took. */
+enum then_kind {
+	THEN_CONTINUE, /* with the next task of the list */
+	THEN_EXIT, /* the list is over */
+	THEN_END, /* the workflow is over, completed with this output */
+	THEN_TASK, /* with another task of the same list */
+};
+struct then {
+	enum then_kind kind;
+	size_t index; /* THEN_TASK: its place in the list */
+	const char *name; /* as written; NULL: nothing is written */
+};
+
+struct switch_case {
+	const char *name;
+	const char *when; /* expression text without ${ }; NULL: the default */
+	struct then then;
+};
 
 /* What a TASK_CALL runs. The last three are private: only the expansion of `extraction` makes them. */
 enum task_function {
@@ -43,6 +64,8 @@ struct task {
 	size_t index; /* place in the parent's body */
 	size_t loop_depth; /* how many `for` tasks enclose it: length of its iteration path */
 	struct task_list body; /* do, for */
+	const char *run_if; /* `if`: expression text without ${ }, or NULL */
+	struct then then;
 
 	const struct json *set; /* TASK_SET: object or expression string; evaluated as a template */
 
@@ -53,6 +76,11 @@ struct task {
 	 * loops that leave no more of FOR_CONCURRENCY_MAX. */
 	unsigned concurrency;
 	unsigned parallel; /* how many iterations of the loops around it may be under way at once */
+
+	struct switch_case *cases; /* TASK_SWITCH */
+	size_t case_count;
+
+	const struct json *raise; /* TASK_RAISE: template of {type, status, title, detail} */
 
 	enum task_function function; /* TASK_CALL */
 	const struct json *with; /* TASK_CALL: template of the arguments */

@@ -379,7 +379,6 @@ static const struct bad bad[] = {
 	{DOCUMENT "do: []\nimput: 1\n", "/imput", 3, 1, "unknown key 'imput'", "did you mean 'input'?"},
 	{DOCUMENT "do: []\ninput: {schema: {}}\n", "/input", 3, 1, "'input' is not supported in this release", NULL},
 	{DOCUMENT "do: []\noutput: {}\n", "/output", 3, 1, "not supported in this release", NULL},
-	{DOCUMENT "do: []\nuse: {}\n", "/use", 3, 1, "not supported in this release", NULL},
 	{DOCUMENT "do: []\ntimeout: {}\n", "/timeout", 3, 1, "not supported in this release", NULL},
 	{DOCUMENT "do: []\nschedule: {}\n", "/schedule", 3, 1, "not supported in this release", NULL},
 	{DOCUMENT "do: []\nevaluate: {}\n", "/evaluate", 3, 1, "not supported in this release", NULL},
@@ -411,19 +410,39 @@ static const struct bad bad[] = {
 	{DOCUMENT "do:\n  - '': {set: {x: 1}}\n", "/do/0/", 3, 5, "a task without a name", NULL},
 	/* tasks */
 	{TASK("x"), "/do/0/a", 3, 8, "must be an object, not string", NULL},
-	{TASK("{}"), "/do/0/a", 3, 8, "a task without a kind", "one of call, do, for, set"},
+	{TASK("{}"), "/do/0/a", 3, 8, "a task without a kind", "one of call, do, for"},
 	{TASK("{sett: {x: 1}}"), "/do/0/a", 3, 8, "a task without a kind", "did you mean 'set'?"},
 	{TASK("{set: {x: 1}, call: http}"), "/do/0/a", 3, 8, "this one has 'set' and 'call'", NULL},
-	{TASK("{switch: []}"), "/do/0/a/switch", 3, 9, "task kind 'switch' is not supported in this release", NULL},
-	{TASK("{fork: {}}"), "/do/0/a/fork", 3, 9, "'fork' is not supported in this release", NULL},
+	{TASK("{fork: {}}"), "/do/0/a/fork", 3, 9, "task kind 'fork' is not supported in this release", NULL},
 	{TASK("{try: []}"), "/do/0/a/try", 3, 9, "'try' is not supported in this release", NULL},
-	{TASK("{raise: {}}"), "/do/0/a/raise", 3, 9, "'raise' is not supported in this release", NULL},
 	{TASK("{wait: {}}"), "/do/0/a/wait", 3, 9, "'wait' is not supported in this release", NULL},
 	{TASK("{emit: {}}"), "/do/0/a/emit", 3, 9, "'emit' is not supported in this release", NULL},
 	{TASK("{listen: {}}"), "/do/0/a/listen", 3, 9, "'listen' is not supported in this release", NULL},
 	{TASK("{run: {}}"), "/do/0/a/run", 3, 9, "'run' is not supported in this release", NULL},
-	{TASK("{set: {x: 1}, if: .a}"), "/do/0/a/if", 3, 22, "'if' is not supported in this release", NULL},
-	{TASK("{set: {x: 1}, then: end}"), "/do/0/a/then", 3, 22, "'then' is not supported in this release", NULL},
+	/* if, then, switch */
+	{TASK("{set: {x: 1}, if: true}"), "/do/0/a/if", 3, 26, "must be an expression, not boolean", NULL},
+	{TASK("{set: {x: 1}, if: '.a ['}"), "/do/0/a/if", 3, 26, "bracket", NULL},
+	{TASK("{set: {x: 1}, then: 1}"), "/do/0/a/then", 3, 28, "must be a string", NULL},
+	{TASK("{set: {x: 1}, then: b}"), "/do/0/a/then", 3, 28, "there is no task 'b' in this list", "in the same list"},
+	{DOCUMENT "do:\n  - first: {set: {x: 1}, then: secnd}\n  - second: {set: {x: 1}}\n", "/do/0/first/then", 3, 32, "there is no task 'secnd'", "did you mean 'second'?"},
+	{DOCUMENT "do:\n  - a: {do: [b: {set: {x: 1}, then: c}]}\n  - c: {set: {x: 1}}\n", "/do/0/a/do/0/b/then", 3, 37, "there is no task 'c' in this list", NULL},
+	{DOCUMENT "do:\n  - a: {set: {x: 1}, then: c}\n  - b: {do: [c: {set: {x: 1}}]}\n", "/do/0/a/then", 3, 28, "there is no task 'c' in this list", NULL},
+	{TASK("{switch: []}"), "/do/0/a/switch", 3, 17, "at least one case", NULL},
+	{TASK("{switch: {x: {then: end}}}"), "/do/0/a/switch", 3, 17, "a list of cases, not an object", "'- NAME:'"},
+	{TASK("{switch: [x: {when: .a}]}"), "/do/0/a/switch/0/x", 3, 21, "'then' is missing in a case of 'switch'", "continue, exit, end"},
+	{TASK("{switch: [x: {then: b}]}"), "/do/0/a/switch/0/x/then", 3, 28, "there is no task 'b' in this list", NULL},
+	{TASK("{switch: [x: {then: end}, y: {then: exit}]}"), "/do/0/a/switch/1/y", 3, 34, "a second case without 'when', 'x' is the default already", NULL},
+	{TASK("{switch: [x: {then: end}, x: {when: .a, then: exit}]}"), "/do/0/a/switch/1/x", 3, 34, "a second case 'x'", NULL},
+	{TASK("{switch: [x: {when: '$nope', then: end}]}"), "/do/0/a/switch/0/x/when", 3, 28, "there is no variable $nope", NULL},
+	/* raise */
+	{TASK("{raise: {}}"), "/do/0/a/raise", 3, 16, "'error' is missing in 'raise'", NULL},
+	{TASK("{raise: {error: {status: 400}}}"), "/do/0/a/raise/error", 3, 24, "'type' is missing in an error", NULL},
+	{TASK("{raise: {error: {type: x}}}"), "/do/0/a/raise/error", 3, 24, "'status' is missing in an error", NULL},
+	{TASK("{raise: {error: {type: x, status: 4}}}"), "/do/0/a/raise/error/status", 3, 42, "an integer from 100 to 599", NULL},
+	{TASK("{raise: {error: {type: 5, status: 400}}}"), "/do/0/a/raise/error/type", 3, 31, "must be a string", NULL},
+	{TASK("{raise: {error: mine}}"), "/do/0/a/raise/error", 3, 24, "use.errors has no 'mine'", "define it in use.errors"},
+	{DOCUMENT "do: []\nuse: {errors: {mine: {type: x}}}\n", "/use/errors/mine", 3, 22, "'status' is missing in an error", NULL},
+	{DOCUMENT "do: []\nuse: {extensions: []}\n", "/use/extensions", 3, 7, "'extensions' is not supported in this release", NULL},
 	{TASK("{set: {x: 1}, input: {}}"), "/do/0/a/input", 3, 22, "not supported in this release", NULL},
 	{TASK("{set: {x: 1}, output: {}}"), "/do/0/a/output", 3, 22, "not supported in this release", NULL},
 	{TASK("{set: {x: 1}, export: {}}"), "/do/0/a/export", 3, 22, "not supported in this release", NULL},
@@ -564,7 +583,7 @@ END_TEST
 /* All mistakes of a file come at once, in the order of the text. */
 START_TEST(all_mistakes_come_at_once)
 {
-	static const char *const pointers[] = {"/document/version", "/zzz", "/do/0/one/set/b", "/do/1/two/call", "/do/2/three/if", "/do/3/four/fork", "/do/3/four/then"};
+	static const char *const pointers[] = {"/document/version", "/zzz", "/do/0/one/set/b", "/do/1/two/call", "/do/2/three/if", "/do/3/four/fork", "/do/3/four/timeout"};
 	struct fixture fixture;
 
 	load(&fixture, "document: {dsl: '1.0.3', namespace: a, name: b, version: 1}\n"
@@ -572,8 +591,8 @@ START_TEST(all_mistakes_come_at_once)
 		       "do:\n"
 		       "  - one: {set: {b: '${ .a | c }'}}\n"
 		       "  - two: {call: nope, with: {}}\n"
-		       "  - three: {if: .x, set: {a: 1}}\n"
-		       "  - four: {fork: {}, then: end}\n");
+		       "  - three: {if: 1, set: {a: 1}}\n"
+		       "  - four: {fork: {}, timeout: {}}\n");
 	ck_assert_uint_eq(fixture.problems.errors, COUNT_OF(pointers));
 	for (size_t i = 0; i < COUNT_OF(pointers); i++)
 		ck_assert_str_eq(fixture.problems.items[i].pointer, pointers[i]);
@@ -755,6 +774,31 @@ START_TEST(nested_loops_are_limited)
 }
 END_TEST
 
+/* A switch has at most SWITCH_CASES_MAX cases; a jump finds its task in a list of any length. */
+START_TEST(cases_are_limited)
+{
+	for (int more = 0; more < 2; more++) {
+		struct buffer text;
+		struct fixture fixture;
+
+		buffer_init(&text, DEFINITION_SOURCE_MAX);
+		buffer_add_text(&text, DOCUMENT "do:\n- s:\n    switch:\n");
+		for (int i = 0; i < SWITCH_CASES_MAX + more; i++)
+			buffer_printf(&text, "    - c%d: {when: .n == %d, then: t%d}\n", i, i, i % 100);
+		for (int i = 0; i < 100; i++)
+			buffer_printf(&text, "- t%d: {set: {x: 1}}\n", i);
+		load(&fixture, buffer_text(&text));
+		ck_assert_uint_eq(fixture.problems.errors, (size_t)more);
+		if (more)
+			ck_assert_str_eq(fixture.problems.items[0].message, "more than 1000 cases");
+		else
+			ck_assert_uint_eq(child(fixture.definition->root, 0)->cases[142].then.index, 43);
+		unload(&fixture);
+		buffer_close(&text);
+	}
+}
+END_TEST
+
 /* ---- The specification's own definitions */
 
 static size_t load_folder(const char *shared, const char *name, bool must_fail, size_t *good)
@@ -823,6 +867,7 @@ int main(void)
 	tcase_add_test(tests, names_and_concurrency_are_limited);
 	tcase_add_test(tests, nested_loops_share_concurrency);
 	tcase_add_test(tests, nested_loops_are_limited);
+	tcase_add_test(tests, cases_are_limited);
 	tcase_add_test(tests, specification_definitions);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
