@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/jq.h"
 #include "workflow/base/check.h"
 
 enum { RESOURCE_FILES_MAX = 1000, RESOURCE_BYTES_MAX = 8 << 20 };
@@ -166,6 +167,8 @@ int definition_check_file(struct command *command, const char *path, const struc
 	} else if (problems.errors == 0) {
 		definition = definition_load_json(tree, &problems);
 	}
+	if (definition != NULL)
+		jq_check(definition, &problems);
 	collect_problems(arena, strcmp(path, "-") == 0 ? "standard input" : path, &problems, inlining.positions, problems_out);
 	*good = definition != NULL && problems.errors == 0;
 	*document = definition == NULL ? NULL : json_copy(arena, definition->document);

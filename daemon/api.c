@@ -240,6 +240,18 @@ void api_fail(struct request *request, const struct error *error)
 		request_problem(request, error);
 }
 
+void api_fail_check(struct request *request, const struct error *error)
+{
+	struct error told = *error;
+
+	if (told.code == ERR_NOT_FOUND)
+		told.code = ERR_UNSUPPORTED; /* 404 would be about the definition */
+	else if (told.code == ERR_CANCELLED || told.code == ERR_IO)
+		told.code = ERR_BUSY;
+	error_wrap(&told, "an expression of the definition could not be compiled");
+	api_fail(request, &told);
+}
+
 void api_problems(struct request *request, const struct problems *problems, const char *what)
 {
 	struct json *extra = json_object(&request->arena);

@@ -63,6 +63,7 @@ bool api_split_name(struct arena *arena, const char *text, const char **namespac
 void api_invalid(struct request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void api_busy(struct request *request, const struct error *error); /* with Retry-After */
 void api_fail(struct request *request, const struct error *error); /* api_busy() or request_problem() */
+void api_fail_check(struct request *request, const struct error *error); /* of expressions_check(): nobody knows whether they are good */
 void api_problems(struct request *request, const struct problems *problems, const char *what);
 bool api_wants_stream(const struct request *request);
 /* Where a stream or page goes on: Last-Event-ID, else ?after, else 0. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/api.h"
+#include "daemon/expressions.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 
@@ -13,6 +14,7 @@ struct addition {
 	enum text_format format;
 	struct definition *definition;
 	struct problems problems;
+	struct expressions_check check;
 
 	struct store_definition existing;
 	bool exists;
@@ -132,10 +134,26 @@ static void load(struct addition *a)
 	a->definition = definition_load(buffer_bytes(&a->request->body), a->format, &a->problems);
 }
 
+static void on_compiled(struct expressions_check *check)
+{
+	struct addition *a = check->owner;
+
+	if (check->error.code == ERR_NONE && a->problems.errors == 0) {
+		look_up(a);
+		return;
+	}
+	if (a->problems.errors > 0)
+		api_problems(a->request, &a->problems, "definition");
+	else
+		api_fail_check(a->request, &check->error);
+	give_up(a);
+}
+
 static void on_loaded(struct addition *a)
 {
 	if (a->definition) {
-		look_up(a);
+		a->check = (struct expressions_check){.pool = a->daemon->jq, .definition = a->definition, .problems = &a->problems, .on_done = on_compiled, .owner = a};
+		expressions_check(&a->check);
 		return;
 	}
 	api_problems(a->request, &a->problems, "definition");

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "daemon/api.h"
+#include "daemon/expressions.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/base/time.h"
@@ -275,6 +276,7 @@ struct submission {
 	struct definition *loaded;
 	struct problems problems;
 	struct error error;
+	struct expressions_check check;
 
 	const char *id, *namespace, *name, *version;
 	struct bytes input;
@@ -598,6 +600,24 @@ static bool read_members(struct submission *s)
 	return true;
 }
 
+static void on_compiled(struct expressions_check *check)
+{
+	struct submission *s = check->owner;
+
+	if (check->error.code == ERR_NONE && s->problems.errors == 0) {
+		problems_close(&s->problems);
+		find_definition(s);
+		return;
+	}
+	if (s->problems.errors > 0)
+		api_problems(s->request, &s->problems, "definition");
+	else
+		api_fail_check(s->request, &check->error);
+	problems_close(&s->problems);
+	definition_free(s->loaded);
+	s->loaded = NULL;
+}
+
 static void on_parsed(struct submission *s)
 {
 	struct definition *cached = NULL;
@@ -632,6 +652,11 @@ static void on_parsed(struct submission *s)
 			api_problems(s->request, &s->problems, "definition");
 			goto end;
 		}
+	}
+	if (s->loaded) {
+		s->check = (struct expressions_check){.pool = s->daemon->jq, .definition = s->loaded, .problems = &s->problems, .on_done = on_compiled, .owner = s};
+		expressions_check(&s->check);
+		return;
 	}
 	problems_close(&s->problems);
 	find_definition(s);

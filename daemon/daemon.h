@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "activities/activity.h"
+#include "activities/jq_pool.h"
 #include "daemon/config.h"
 #include "daemon/definitions.h"
 #include "daemon/engine.h"
@@ -33,6 +34,7 @@ struct daemon {
 	struct ports ports;
 	struct definitions definitions;
 	struct simulators simulators;
+	struct jq_pool *jq; /* expressions that need it */
 	struct activities *activities;
 	struct engine *engine;
 	struct feeds feeds;

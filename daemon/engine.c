@@ -1,9 +1,9 @@
 /* See engine.h. Read run_advance(), then on_entries_committed(): the life of a run goes round between the two.
  *
  *                      ┌───────────────────── run_advance ◀──────────────────────────┐
- *   parked ─▶ loading ─▶ idle ─▶ deciding ─▶ (loading values ─▶ deciding) ─▶ committing
- *      ▲                  │                                                      │
- *      └──────────────────┘                           postponed ◀────────────────┘ (disk full, queue full)
+ *   parked ─▶ loading ─▶ idle ─▶ deciding ─▶ (loading values, evaluating ─▶ deciding) ─▶ committing
+ *      ▲                  │                                                                  │
+ *      └──────────────────┘                                       postponed ◀────────────────┘ (disk full, queue full)
  */
 #include "daemon/engine.h"
 
@@ -18,7 +18,7 @@
 #include "workflow/base/time.h"
 #include "workflow/view.h"
 
-enum run_stage { STAGE_PARKED, STAGE_LOADING, STAGE_IDLE, STAGE_LOADING_VALUES, STAGE_COMMITTING, STAGE_POSTPONED, STAGE_BROKEN };
+enum run_stage { STAGE_PARKED, STAGE_LOADING, STAGE_IDLE, STAGE_LOADING_VALUES, STAGE_EVALUATING, STAGE_COMMITTING, STAGE_POSTPONED, STAGE_BROKEN };
 
 /* One trigger on its way to a decision. */
 struct message {
@@ -52,8 +52,13 @@ struct run_live {
 	struct decision decision;
 	struct store_append append;
 	size_t extra_count;
+	int64_t decided_ms; /* time of the triggers at hand: it stays while they are decided again; 0: not decided yet */
 	struct engine_load_values load_values;
-	struct value_cache loaded;
+	struct engine_evaluate *evaluations; /* in the decision's arena; `evaluating` of them are not answered yet */
+	size_t evaluating;
+	unsigned rounds; /* of evaluations, for the triggers at hand */
+	bool evaluation_busy;
+	struct value_cache loaded; /* values and results of evaluations */
 	struct list activities; /* struct engine_activity */
 	/* Time (semantics.md 8), in microseconds since the run was created. */
 	uint64_t created_us;
@@ -91,7 +96,7 @@ struct engine {
 	struct run **heap; /* by deadline; heap[1] is the earliest */
 	size_t heap_count, heap_cap;
 	struct list to_load;
-	size_t loading;
+	size_t loading, evaluating;
 	struct list activities; /* all under way */
 	struct value_cache values;
 	struct ended_run *ended;
@@ -632,7 +637,7 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 {
 	struct run_live *live = run->live;
 
-	*trigger = (struct trigger){.kind = message->kind, .wall_ms = wall_ms(run->engine)};
+	*trigger = (struct trigger){.kind = message->kind, .wall_ms = live->decided_ms};
 	switch (message->kind) {
 	case TRIGGER_SUBMITTED:
 		trigger->run_id = run->id;
@@ -725,7 +730,9 @@ static const struct json *find_value(void *context, const struct digest *digest)
 }
 
 static void on_values_loaded(struct engine_load_values *load);
+static void on_evaluated(struct engine_evaluate *evaluate);
 static void on_entries_committed(struct store_append *append);
+static void decide(struct run *run);
 static void finish_decision(struct run *run, const struct error *error);
 static void finish_messages(struct list *messages, const struct error *error);
 static void break_run(struct run *run, const struct error *error);
@@ -749,26 +756,86 @@ static void append_decision(struct run *run)
 	set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
 }
 
+static void evaluate(struct run *run)
+{
+	struct run_live *live = run->live;
+	struct engine *engine = run->engine;
+	size_t count = live->decision.need_count;
+
+	run->stage = STAGE_EVALUATING;
+	live->evaluations = arena_zero(&live->decision.arena, count * sizeof *live->evaluations);
+	live->evaluation_busy = false;
+	live->evaluating = count;
+	live->rounds++;
+	engine->evaluating += count;
+	for (size_t i = 0; i < count; i++) {
+		live->evaluations[i] = (struct engine_evaluate){.request = live->decision.needs[i].evaluation->request, .on_done = on_evaluated, .owner = run};
+		list_init(&live->evaluations[i].link);
+		engine->ports.evaluate(engine->ports.arg, &live->evaluations[i]); /* answers later */
+	}
+}
+
+/* No evaluator: each of them fails, at once. */
+static void fail_evaluations(struct run *run)
+{
+	struct run_live *live = run->live;
+	struct buffer kept;
+
+	buffer_init(&kept, EVALUATION_ANSWER_MAX);
+	evaluation_keep_failure("expressions that need jq cannot be evaluated here", &kept);
+	for (size_t i = 0; i < live->decision.need_count; i++)
+		value_cache_put(&live->loaded, &live->decision.needs[i].digest, buffer_bytes(&kept));
+	buffer_close(&kept);
+	live->rounds++;
+	decision_close(&live->decision);
+	decide(run);
+}
+
+/* Values first: what is evaluated may speak of more of them. */
+static void get_needs(struct run *run)
+{
+	struct run_live *live = run->live;
+	struct engine *engine = run->engine;
+	struct decision *decision = &live->decision;
+	struct value_need *values = arena_alloc(&decision->arena, decision->need_count * sizeof *values);
+	size_t count = 0;
+
+	for (size_t i = 0; i < decision->need_count; i++)
+		if (!decision->needs[i].evaluation)
+			values[count++] = decision->needs[i];
+	if (count == 0 && engine->ports.evaluate) {
+		evaluate(run);
+		return;
+	}
+	if (count == 0) {
+		fail_evaluations(run);
+		return;
+	}
+	run->stage = STAGE_LOADING_VALUES;
+	live->load_values = (struct engine_load_values){.run_id = run->id, .needs = values, .need_count = count, .on_done = on_values_loaded, .owner = run};
+	engine->loading++;
+	engine->ports.load_values(engine->ports.arg, &live->load_values);
+}
+
 static void decide(struct run *run)
 {
 	struct run_live *live = run->live;
 	struct engine *engine = run->engine;
 	struct trigger triggers[ENGINE_TRIGGERS_MAX];
-	struct decide_context context = {engine->config.origin, engine->config.daemon_version, {find_value, run}};
+	struct decide_context context = {.origin = engine->config.origin, .daemon_version = engine->config.daemon_version, .values = {find_value, run},
+					 .settle = live->rounds >= ENGINE_EVALUATION_ROUNDS_MAX};
 	const struct engine_submit *submit = first_message(live)->submit;
 	static const struct error none = {0};
 	size_t count = 0;
 
 	decision_init(&live->decision);
+	if (live->decided_ms == 0)
+		live->decided_ms = wall_ms(engine);
 	LIST_EACH(link, &live->deciding)
 		make_trigger(run, message_at(link), &triggers[count++]);
 	workflow_decide(&live->state, triggers, count, &context, &live->decision);
 	if (live->decision.need_count > 0) {
-		run->stage = STAGE_LOADING_VALUES;
-		live->load_values = (struct engine_load_values){.run_id = run->id, .needs = live->decision.needs, .need_count = live->decision.need_count,
-								.on_done = on_values_loaded, .owner = run};
-		engine->loading++;
-		engine->ports.load_values(engine->ports.arg, &live->load_values);
+		get_needs(run);
 		return;
 	}
 	put_back(live, live->decision.trigger_count);
@@ -843,6 +910,30 @@ static void on_values_loaded(struct engine_load_values *load)
 	load_next(engine); /* runs wait for this place too */
 }
 
+static void on_evaluated(struct engine_evaluate *evaluate)
+{
+	struct run *run = evaluate->owner;
+	struct run_live *live = run->live;
+	struct engine *engine = run->engine;
+
+	CHECK(run->stage == STAGE_EVALUATING);
+	if (evaluate->busy)
+		live->evaluation_busy = true;
+	else
+		value_cache_put(&live->loaded, &live->decision.needs[evaluate - live->evaluations].digest, evaluate->kept);
+	engine->evaluating--;
+	if (--live->evaluating > 0)
+		return;
+	live->evaluations = NULL;
+	decision_close(&live->decision);
+	if (live->evaluation_busy) {
+		run->stage = STAGE_POSTPONED;
+		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
+		return;
+	}
+	decide(run); /* the same triggers, with more results at hand */
+}
+
 /* --- after the commit --------------------------------------------------------------------------------------------- */
 
 static void count_time(struct run *run)
@@ -899,6 +990,8 @@ static void finish_decision(struct run *run, const struct error *error)
 	list_move_all(&decided, &run->live->deciding);
 	decision_close(&run->live->decision);
 	value_cache_clear(&run->live->loaded);
+	run->live->decided_ms = 0;
+	run->live->rounds = 0;
 	run->stage = STAGE_IDLE;
 	finish_messages(&decided, error);
 }
@@ -1041,6 +1134,7 @@ void engine_on_time(struct engine *engine)
 			break;
 		case STAGE_LOADING:
 		case STAGE_LOADING_VALUES:
+		case STAGE_EVALUATING:
 		case STAGE_COMMITTING:
 		case STAGE_BROKEN:
 			break; /* It looks at its deadline again when it is idle. */
@@ -1260,7 +1354,7 @@ void engine_stop(struct engine *engine)
 
 bool engine_is_quiet(const struct engine *engine)
 {
-	return engine->counts.committing == 0 && engine->loading == 0;
+	return engine->counts.committing == 0 && engine->loading == 0 && engine->evaluating == 0;
 }
 
 const struct state *engine_run_state(const struct engine *engine, const char *id)

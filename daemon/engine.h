@@ -20,6 +20,7 @@ enum {
 	ENGINE_ENDED_KEPT = 1000, /* ended runs whose exact timing is still in memory */
 	ENGINE_VALUE_CACHE_BYTES = 8 << 20,
 	ENGINE_RETRY_APPEND_MS = 500, /* after ERR_FULL or ERR_BUSY */
+	ENGINE_EVALUATION_ROUNDS_MAX = 16, /* a decision that still needs results then commits what it has (decide_context.settle) */
 };
 
 struct engine;
@@ -49,6 +50,18 @@ struct engine_load_values {
 	struct error error;
 };
 
+/* The result of one expression that needs jq. */
+struct engine_evaluate;
+struct engine_evaluate {
+	struct bytes request; /* evaluation_request(); borrowed until on_done */
+	void (*on_done)(struct engine_evaluate *evaluate);
+	void *owner;
+	/* What evaluation_keep() made of the answer; valid in the callback. A failure is an answer like another. */
+	struct bytes kept;
+	bool busy; /* the queue is full: nothing was tried */
+	struct list link; /* the port's own */
+};
+
 struct engine_ports {
 	void *arg;
 	uint64_t (*now_us)(void *arg);
@@ -57,6 +70,7 @@ struct engine_ports {
 	/* Both answer later, never inside the call. */
 	void (*load_run)(void *arg, struct engine_load_run *load);
 	void (*load_values)(void *arg, struct engine_load_values *load);
+	void (*evaluate)(void *arg, struct engine_evaluate *evaluate); /* NULL: every expression that needs jq fails */
 	int (*start_activity)(void *arg, struct activity *activity, struct error *error); /* activity_start() */
 	void (*cancel_activity)(void *arg, struct activity *activity);
 	void (*close_activity)(void *arg, struct activity *activity); /* activity_close() */
@@ -154,5 +168,5 @@ void engine_stop(struct engine *engine);
 const struct state *engine_run_state(const struct engine *engine, const char *id);
 /* For tests: free all as if the process had died. No callback of anything under way may come afterwards. */
 void engine_drop(struct engine *engine);
-/* After engine_stop: nothing is committing or loading. Activities may be under way: cancel them with their owner. */
+/* After engine_stop: nothing is committing, loading or being evaluated. Activities may be under way: cancel them with their owner. */
 bool engine_is_quiet(const struct engine *engine);

@@ -37,6 +37,12 @@ static void on_retry(uv_timer_t *timer)
 		list_remove(link);
 		start_read(CONTAINER_OF(link, struct port_read, link));
 	}
+	while (!list_empty(&ports->refused)) {
+		struct engine_evaluate *evaluate = CONTAINER_OF(ports->refused.next, struct engine_evaluate, link);
+		list_remove(&evaluate->link);
+		evaluate->busy = true;
+		evaluate->on_done(evaluate);
+	}
 	if (list_empty(&ports->postponed))
 		uv_timer_stop(timer);
 }
@@ -146,6 +152,48 @@ static void on_values_loaded(struct store_read *read)
 static void load_values(void *arg, struct engine_load_values *load)
 {
 	begin_read(arg, load, load_values_work, on_values_loaded);
+}
+
+/* One evaluation on its way to a jq helper. */
+struct port_evaluation {
+	struct jq_request jq;
+	struct engine_evaluate *evaluate;
+};
+
+static void on_answered(struct jq_request *jq)
+{
+	struct port_evaluation *own = jq->owner;
+	struct engine_evaluate *evaluate = own->evaluate;
+	struct buffer kept;
+
+	buffer_init(&kept, EVALUATION_ANSWER_MAX);
+	if (jq->error.code == ERR_CANCELLED || jq->error.code == ERR_IO)
+		evaluate->busy = true; /* no fault of the expression: once more, later */
+	else if (jq->error.code != ERR_NONE)
+		evaluation_keep_failure(jq->error.message, &kept);
+	else
+		evaluation_keep(jq->answer, &kept);
+	evaluate->kept = buffer_bytes(&kept);
+	free(own);
+	evaluate->on_done(evaluate);
+	buffer_close(&kept);
+}
+
+static void evaluate(void *arg, struct engine_evaluate *evaluate)
+{
+	struct ports *ports = arg;
+	struct port_evaluation *own = memory_zero(sizeof *own);
+	struct error error;
+
+	own->evaluate = evaluate;
+	own->jq = (struct jq_request){.request = evaluate->request, .on_done = on_answered, .owner = own};
+	list_init(&own->jq.link);
+	if (jq_pool_ask(ports->daemon->jq, &own->jq, &error) == 0)
+		return;
+	free(own);
+	list_add_last(&ports->refused, &evaluate->link);
+	if (!uv_is_active((uv_handle_t *)&ports->retry))
+		uv_timer_start(&ports->retry, on_retry, PORT_RETRY_MS, PORT_RETRY_MS);
 }
 
 /* --- the activities' ports ---------------------------------------------------------------------------------------- */
@@ -286,7 +334,7 @@ static void port_on_run_failed(void *arg, const char *run_id, const struct error
 struct engine_ports ports_for_engine(struct ports *ports)
 {
 	return (struct engine_ports){
-		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values,
+		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values, .evaluate = evaluate,
 		.start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
 		.on_committed = port_on_committed, .on_run_failed = port_on_run_failed,
 	};
@@ -331,6 +379,7 @@ void ports_init(struct ports *ports, struct daemon *daemon)
 {
 	*ports = (struct ports){.daemon = daemon};
 	list_init(&ports->postponed);
+	list_init(&ports->refused);
 	CHECK(uv_timer_init(&daemon->loop, &ports->retry) == 0);
 	CHECK(uv_timer_init(&daemon->loop, &ports->deadline) == 0);
 	CHECK(uv_prepare_init(&daemon->loop, &ports->prepare) == 0);

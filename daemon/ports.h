@@ -22,6 +22,7 @@ struct ports {
 	uv_timer_t retry, deadline;
 	uv_prepare_t prepare;
 	struct list postponed; /* of struct port_read */
+	struct list refused; /* of struct engine_evaluate: jq's queue is full, which the engine is told of later */
 	int64_t armed_ms; /* deadline the timer was started for */
 };
 

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "daemon/program.h"
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
@@ -32,32 +33,6 @@ int simulator_become(char **arguments)
 	execv(arguments[0], arguments);
 	fprintf(stderr, "reprised: %s: %s\n", arguments[0], strerror(errno));
 	return 127;
-}
-
-/* Beside reprised (installed), where the build puts it, in PATH. */
-static bool find_program(char path[PATH_MAX])
-{
-	static const char *const places[] = {"reprise-sim", "../tests/sim/reprise-sim"};
-	char self[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-	const char *folders = getenv("PATH");
-
-	if (len > 0) {
-		self[len] = 0;
-		char *slash = strrchr(self, '/');
-		if (slash)
-			slash[1] = 0;
-		for (size_t i = 0; i < COUNT_OF(places); i++)
-			if (snprintf(path, PATH_MAX, "%s%s", self, places[i]) < PATH_MAX && access(path, X_OK) == 0)
-				return true;
-	}
-	while (folders && *folders) {
-		size_t part = strcspn(folders, ":");
-		if (part > 0 && snprintf(path, PATH_MAX, "%.*s/reprise-sim", (int)part, folders) < PATH_MAX && access(path, X_OK) == 0)
-			return true;
-		folders += part + (folders[part] == ':');
-	}
-	return false;
 }
 
 static void on_child_exit(uv_process_t *process, int64_t status, int signal_number)
@@ -135,7 +110,7 @@ int simulators_start(struct simulators *simulators, uv_loop_t *loop, struct conf
 		wanted += config->runtime_starts_simulator[i];
 	if (wanted == 0)
 		return 0;
-	if (!find_program(program))
+	if (!program_find("reprise-sim", "../tests/sim/reprise-sim", program))
 		return error_set(error, ERR_NOT_FOUND, "kind: simulator needs the program reprise-sim beside reprised or in PATH; or give the url of one that runs");
 	simulators->items = memory_zero(wanted * sizeof *simulators->items);
 	CHECK(uv_timer_init(loop, &simulators->timer) == 0);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/program.h"
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
@@ -161,6 +162,18 @@ static int recover_runs(struct daemon *daemon, struct first_look *first, struct 
 
 static int count_open_runs(struct daemon *daemon, struct error *error);
 
+/* No process is started here: the first expression that needs one does it, so that a daemon without such expressions has none. */
+static struct jq_pool *open_jq_pool(uv_loop_t *loop)
+{
+	char program[PATH_MAX];
+	bool found = program_find("reprise-jq", "../activities/reprise-jq", program);
+
+	if (!found)
+		log_warn(LOG_DAEMON, "the program reprise-jq is neither beside reprised nor in PATH: definitions whose expressions need jq are refused, runs of them wait");
+
+	return jq_pool_open(loop, &(struct jq_pool_config){.program = found ? program : NULL});
+}
+
 int start_engine(struct daemon *daemon, struct error *error)
 {
 	struct activities_config activities = {
@@ -176,6 +189,7 @@ int start_engine(struct daemon *daemon, struct error *error)
 	    activities_open(&daemon->activities, &daemon->loop, &activities, &activity_ports, error) != 0)
 		goto end;
 	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000};
+	daemon->jq = open_jq_pool(&daemon->loop);
 	daemon->engine = engine_new(&config, &engine_ports);
 	recover_runs(daemon, first, error);
 end:
@@ -271,6 +285,7 @@ int stop_all(struct daemon *daemon)
 		http_server_close(daemon->http);
 	if (daemon->engine)
 		engine_free(daemon->engine);
+	jq_pool_close(daemon->jq);
 	simulators_stop(&daemon->simulators);
 	ports_close(&daemon->ports);
 	for (size_t i = 0; i < COUNT_OF(daemon->signals); i++)

@@ -39,6 +39,12 @@ struct deciding {
 	size_t parsed_next;
 	uint32_t *need_slots; /* hash set over the decision's needs: index + 1, 0 is free; a loop can need the outputs of all iterations */
 	size_t need_slot_count;
+	struct json *results; /* of evaluations since the last entry: the next one carries them */
+	size_t result_bytes;
+	size_t evaluation_needs;
+	/* What could be committed as it stands: see context.settle. */
+	size_t safe_entries, safe_effects;
+	bool safe, safe_inside; /* inside: behind the trigger's first entry, so that CONTINUE has to follow */
 	size_t entries_before; /* of the trigger at hand: the limit counts per trigger, so that replay stops where the decision did */
 	bool ended; /* the run has ended in the draft, or asked to be continued: nothing more is started */
 };
@@ -57,6 +63,8 @@ void decision_close(struct decision *decision)
 	*decision = (struct decision){0};
 }
 
+static void name_results(struct deciding *d, struct entry *entry);
+
 /* The entry is added, with an empty data object, and folded in by emit(). */
 static struct entry *new_entry(struct deciding *d, enum entry_kind kind)
 {
@@ -68,6 +76,7 @@ static struct entry *new_entry(struct deciding *d, enum entry_kind kind)
 	const char *id = d->draft.entry_count > 0 ? d->draft.id : d->trigger->run_id;
 	if (entry_kind_touches_run(kind))
 		json_set_text(d->arena, entry->data, "runId", id);
+	name_results(d, entry);
 	return entry;
 }
 
@@ -121,8 +130,22 @@ static void need_value(struct deciding *d, const struct value *value)
 	if (*slot != 0 || decision->need_count >= DECISION_NEEDS_MAX)
 		return;
 	decision->needs = arena_grow(d->arena, decision->needs, decision->need_count, &decision->need_cap, sizeof *decision->needs);
-	decision->needs[decision->need_count++] = (struct value_need){value->digest, value->content_id, value->size};
+	decision->needs[decision->need_count++] = (struct value_need){value->digest, value->content_id, value->size, NULL};
 	*slot = (uint32_t)decision->need_count;
+}
+
+static void need_result(struct deciding *d, const struct digest *digest, const struct evaluation *evaluation)
+{
+	const struct value value = {.digest = *digest, .size = evaluation->request.len};
+	size_t before = d->decision->need_count;
+
+	if (d->evaluation_needs >= DECISION_EVALUATIONS_MAX)
+		return; /* others are needed as it is */
+	need_value(d, &value);
+	if (d->decision->need_count == before)
+		return;
+	d->decision->needs[before].evaluation = evaluation;
+	d->evaluation_needs++;
 }
 
 /* NULL: it has to be loaded first, and the decision says so. */
@@ -205,6 +228,19 @@ static void name_value(struct deciding *d, struct entry *entry, const char *name
 			return;
 	CHECK(entry->value_count < ENTRY_VALUES_MAX);
 	entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
+}
+
+/* Results of evaluations stand beside what became of them, so that replay evaluates nothing and still puts every value together anew:
+ * one as itself, for it mostly is the task's output as well; several, or a failure, as [[value] or text …]. */
+static void name_results(struct deciding *d, struct entry *entry)
+{
+	const struct json *results = d->results, *only = json_count(results) == 1 ? json_at(json_at(results, 0), 0) : NULL;
+
+	if (json_count(results) == 0)
+		return;
+	d->results = NULL;
+	d->result_bytes = 0;
+	name_value(d, entry, only ? "result" : "results", make_value(d, only ? only : results));
 }
 
 /* Values that nothing in the state holds (records, requests, answers): always carried. */
@@ -326,10 +362,77 @@ static const struct json *scope_get(void *context, const char *name)
 	return NULL;
 }
 
+/* How much of an expression an error message repeats; never a part of a character. */
+static int shown_len(const char *text)
+{
+	enum { SHOWN_MAX = 80 };
+	size_t len = strlen(text);
+
+	if (len > SHOWN_MAX)
+		for (len = SHOWN_MAX; len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80;)
+			len--;
+	return (int)len;
+}
+
+/* What is kept of an answer becomes what the expression gives. */
+static int take_result(struct deciding *d, const char *text, const struct json *kept, const struct json **result, struct error *error)
+{
+	size_t bytes = json_print_arena(kept, d->arena).len;
+
+	if (!d->results)
+		d->results = json_array(d->arena);
+	if (d->result_bytes + bytes > DECISION_RESULTS_BYTES_MAX)
+		kept = json_printf(d->arena, "results of more than %d MiB together, the most that one task may have (DECISION_RESULTS_BYTES_MAX)",
+				   DECISION_RESULTS_BYTES_MAX >> 20);
+	d->result_bytes += bytes;
+	json_add(d->arena, d->results, (struct json *)kept);
+	if (json_is(kept, JSON_ARRAY)) {
+		*result = json_at(kept, 0);
+		return 0;
+	}
+	return error_set(error, ERR_INVALID, "expression '%.*s': %s", shown_len(text), text, json_is(kept, JSON_STRING) ? kept->string.text : "?");
+}
+
+/* scope.evaluate: the result if it is at hand, else the decision says what it needs. */
+static int evaluate_jq(void *context, const char *text, const struct json **result, struct error *error)
+{
+	struct scope_context *s = context;
+	struct deciding *d = s->d;
+	const struct json *kept = NULL;
+	struct evaluation *evaluation = arena_zero(d->arena, sizeof *evaluation);
+	const char *const *mentioned;
+
+	if (d->context->recorded.get) {
+		kept = d->context->recorded.get(d->context->recorded.context, d->decision->entry_count, json_count(d->results));
+		if (kept)
+			return take_result(d, text, kept, result, error);
+		need_result(d, &(struct digest){{0}}, evaluation);
+		return error_set(error, ERR_NOT_FOUND, "the result of '%.*s'", shown_len(text), text);
+	}
+	size_t count = expression_variables(d->arena, text, &mentioned), bound = 0, needs = d->decision->need_count;
+	const char **names = arena_alloc(d->arena, (count + 1) * sizeof *names);
+	const struct json **values = arena_alloc(d->arena, (count + 1) * sizeof *values), *input = scope_get(s, ".");
+	for (size_t i = 0; i < count; i++) {
+		values[bound] = scope_get(s, mentioned[i]);
+		names[bound] = mentioned[i];
+		bound += values[bound] != NULL; /* else it is one of the expression's own, or its value is needed */
+	}
+	if (d->decision->need_count > needs || !input)
+		return error_set(error, ERR_NOT_FOUND, "a value that '%.*s' speaks of", shown_len(text), text);
+	if (evaluation_request(d->arena, text, input, names, values, bound, evaluation, error) != 0)
+		return take_result(d, text, json_text(d->arena, error->message), result, error);
+	struct digest digest = digest_of(evaluation->request);
+	kept = d->context->values.get ? d->context->values.get(d->context->values.context, &digest) : NULL;
+	if (kept)
+		return take_result(d, text, kept, result, error);
+	need_result(d, &digest, evaluation);
+	return error_set(error, ERR_NOT_FOUND, "the result of '%.*s'", shown_len(text), text);
+}
+
 /* The three ways out of an evaluation: a result; NULL and needs; NULL and an error. */
 static const struct json *evaluate(struct deciding *d, struct scope_context *s, const struct json *template, const char *expression, struct error *error)
 {
-	struct scope scope = {scope_get, s};
+	struct scope scope = {scope_get, s, evaluate_jq};
 	const struct json *result = NULL;
 	int rc = expression ? expression_eval(d->arena, expression, &scope, &result, error) : template_eval(d->arena, template, &scope, &result, error);
 
@@ -381,6 +484,7 @@ static void call_off(struct deciding *d, const char *step, unsigned attempt)
 		if (effect->kind != EFFECT_START_ACTIVITY || effect->attempt != attempt || strcmp(effect->step_id, step) != 0)
 			continue;
 		memmove(effect, effect + 1, (--decision->effect_count - i) * sizeof *effect);
+		d->safe = false; /* the effects are no longer those of the entries up to there */
 		return;
 	}
 	struct effect *effect = new_effect(d, EFFECT_CANCEL_ACTIVITY);
@@ -518,11 +622,39 @@ static void push(struct deciding *d, const struct task *task, bool is_body, cons
 	memcpy(place->path, path, path_count * sizeof *path);
 }
 
+/* Here the decision could stop as well: what follows is found again by CONTINUE. */
+static void set_safe(struct deciding *d)
+{
+	d->safe = true;
+	d->safe_inside = d->decision->entry_count > d->entries_before;
+	d->safe_entries = d->decision->entry_count;
+	d->safe_effects = d->decision->effect_count;
+}
+
+/* Needs results, and enough rounds were made: give what there is up to the last safe place. */
+static bool settle(struct deciding *d)
+{
+	struct decision *decision = d->decision;
+
+	if (!d->context->settle || !d->safe || d->safe_entries == 0 || d->evaluation_needs == 0 || d->evaluation_needs < decision->need_count)
+		return false;
+	decision->need_count = 0;
+	decision->entry_count = d->safe_entries;
+	decision->effect_count = d->safe_effects;
+	if (d->safe_inside)
+		new_effect(d, EFFECT_CONTINUE);
+	else
+		decision->trigger_count--; /* of this trigger nothing stays: it is decided again */
+	return true;
+}
+
 /* At the soft limit: commit what there is and carry on afterwards. */
 static bool over_limit(struct deciding *d)
 {
-	if (d->decision->entry_count - d->entries_before < DECISION_ENTRIES_MAX)
+	if (d->decision->entry_count - d->entries_before < DECISION_ENTRIES_MAX) {
+		set_safe(d);
 		return false;
+	}
 	if (!d->ended)
 		new_effect(d, EFFECT_CONTINUE);
 	d->ended = true;
@@ -1251,11 +1383,14 @@ void workflow_decide(const struct state *state, const struct trigger *triggers, 
 		CHECK(trigger_count == 1 || triggers[i].kind == TRIGGER_ACTIVITY_DONE); /* the others look at the base's lists */
 		d.trigger = &triggers[i];
 		d.entries_before = decision->entry_count;
+		d.results = NULL; /* those that no entry followed */
+		d.result_bytes = 0;
+		set_safe(&d);
 		decide_trigger(&d);
 		decision->trigger_count = i + 1;
 		if (stopped(&d) || decision->entry_count >= DECISION_ENTRIES_MAX)
 			break;
 	}
-	if (decision->need_count > 0)
+	if (decision->need_count > 0 && !settle(&d))
 		decision->entry_count = decision->effect_count = 0;
 }

@@ -1,16 +1,19 @@
 /* What happens next: (state, trigger) -> entries + effects. Pure: no I/O, clock, randomness or threads; the trigger carries
  * its time, jitter is a hash of run, step and attempt.
  *
- * A decision that needs a value that is not in memory comes back with `needs` and nothing else: load them (the `load`
- * effect of semantics.md 2) and decide again with the same trigger. `evaluate` will work the same way once expressions
- * run in helper processes. New here? Read workflow_decide() in decide.c. */
+ * A decision that needs a value that is not in memory, or the result of an expression that only jq can evaluate, comes back with
+ * `needs` and nothing else: get them (the `load` and `evaluate` effects of semantics.md 2) and decide again with the same trigger, of the
+ * same time. New here? Read workflow_decide() in decide.c. */
 #pragma once
 
+#include "workflow/language/evaluation.h"
 #include "workflow/state.h"
 
 enum {
 	DECISION_ENTRIES_MAX = 256, /* soft: past it a decision stops and asks to be continued after its commit */
 	DECISION_NEEDS_MAX = 100000,
+	DECISION_EVALUATIONS_MAX = 256, /* results asked for at once; the rest is asked for in the next round */
+	DECISION_RESULTS_BYTES_MAX = 16 << 20, /* of results, between one entry and the next */
 	DECISION_VALUE_MAX = 16 << 20, /* bytes of a value that a decision makes: they are printed and hashed on the loop */
 };
 
@@ -77,6 +80,8 @@ struct value_need {
 	struct digest digest;
 	uint64_t content_id; /* 0: by digest */
 	uint64_t size;
+	/* Not NULL: no value of the run but the result of this is needed, and the digest is that of its request. */
+	const struct evaluation *evaluation;
 };
 
 struct decision {
@@ -90,9 +95,17 @@ struct decision {
 	size_t trigger_count; /* how many of the triggers it covers; the rest has to be decided again, after its commit */
 };
 
-/* Values that were loaded, by digest; NULL: not at hand. The answer lives until the decision is closed. */
+/* Values that were loaded, by digest; NULL: not at hand. The answer lives until the decision is closed. Results of evaluations are found
+ * here too, by the digest of their request, as what evaluation_keep() made of the answer: [value], or a text that says why it failed. */
 struct value_source {
 	const struct json *(*get)(void *context, const struct digest *digest);
+	void *context;
+};
+
+/* Replay only: results as the journal has them, so that nothing is evaluated. entry: which one of this decision's entries comes next;
+ * index: which of the results before it. Same form as above; NULL: the journal has none. */
+struct result_source {
+	const struct json *(*get)(void *context, size_t entry, size_t index);
 	void *context;
 };
 
@@ -100,6 +113,10 @@ struct decide_context {
 	const char *origin; /* of the log: goes into statements */
 	const char *daemon_version;
 	struct value_source values;
+	struct result_source recorded;
+	/* Evaluations are needed again and again: decide as far as one can without, and ask to be continued after that commit. So a chain
+	 * of evaluations costs no decision over all that came before it in the same decision. */
+	bool settle;
 };
 
 void decision_init(struct decision *decision);

@@ -84,7 +84,7 @@ bool entry_kind_touches_run(enum entry_kind kind);
 
 enum {
 	ENTRY_LEN_MAX = 65535, /* bytes of one entry: tlog-tiles' 16-bit length */
-	ENTRY_VALUES_MAX = 4, /* values that travel with one entry */
+	ENTRY_VALUES_MAX = 6, /* values that travel with one entry */
 	VALUE_INLINE_MAX = 4096, /* bytes kept in memory with a run's state */
 	CONTENT_SMALL_MAX = 16384, /* appended and found by row id; larger is compressed and stored once, by digest */
 	CONTENT_CHUNK = 1 << 20, /* larger content is written as chunk rows in earlier transactions */

@@ -20,6 +20,7 @@ struct replaying {
 	struct replay_result *result;
 	struct state state;
 	struct value_index values;
+	size_t at; /* the first entry of the decision at hand */
 };
 
 static struct bytes bytes_of(const struct replaying *r, const struct digest *digest)
@@ -51,6 +52,34 @@ static const struct json *source_get(void *context, const struct digest *digest)
 	struct bytes bytes = bytes_of(r, digest);
 
 	return bytes.data ? json_parse(r->arena, bytes, JSON_STORED, NULL, NULL) : NULL;
+}
+
+/* Results of evaluations: those that the entry carries which the decision comes to next. */
+static const struct json *recorded_get(void *context, size_t entry, size_t index)
+{
+	const struct replaying *r = context;
+
+	if (r->at + entry >= r->count)
+		return NULL;
+	const struct json *data = r->entries[r->at + entry].data, *only = find_json(r, data, "result");
+	if (!only)
+		return json_at(find_json(r, data, "results"), index);
+	if (index > 0)
+		return NULL;
+	struct json *kept = json_array(r->arena);
+	json_add(r->arena, kept, (struct json *)only);
+	return kept;
+}
+
+/* How many entries, from `at` on, may come of one decision: all have the time of its trigger. Where evaluations took many rounds, it
+ * stopped before its usual limit; what follows later was decided later. */
+static size_t entries_of_one_time(const struct replaying *r, size_t at)
+{
+	size_t count = 1;
+
+	while (at + count < r->count && r->entries[at + count].time_ms == r->entries[at].time_ms)
+		count++;
+	return at + count < r->count ? count : SIZE_MAX;
 }
 
 static const char *text_of(const struct replaying *r, const struct entry *entry)
@@ -253,14 +282,16 @@ int replay_run(struct arena *arena, const struct entry *entries, size_t count, c
 	if (count == 0 || entries[0].kind != ENTRY_RUN_CREATED)
 		return error_set(error, ERR_CORRUPT, "its first entry is not run.created");
 	replayed.values = (struct value_source){source_get, &r};
+	replayed.recorded = (struct result_source){recorded_get, &r};
 	value_index_make(&r.values, arena, entries, count);
 	state_init(&r.state, definition);
 	for (size_t at = 0; at < count && result->equal;) {
 		struct trigger trigger;
 		struct outcome outcome;
 		struct decision decision;
-		size_t made;
+		size_t made, most = entries_of_one_time(&r, at);
 
+		r.at = at;
 		decision_init(&decision);
 		if (!read_trigger(&r, at, &trigger, &outcome)) {
 			differs(&r, &entries[at], NULL, "a value of this entry is missing from the journal");
@@ -272,7 +303,7 @@ int replay_run(struct arena *arena, const struct entry *entries, size_t count, c
 			differs(&r, &entries[at], NULL, "a value that this decision needs is missing from the journal");
 		else if (decision.entry_count == 0)
 			differs(&r, &entries[at], NULL, "nothing is decided here any more");
-		for (made = 0; made < decision.entry_count && result->equal; made++) {
+		for (made = 0; made < decision.entry_count && made < most && result->equal; made++) {
 			if (at + made >= count)
 				differs(&r, NULL, &decision.entries[made], "the journal ends before this entry");
 			else if (!same(&r, &entries[at + made], &decision.entries[made]))

@@ -2,8 +2,8 @@
  * entry by entry (interface.md: exit 20 on the first difference). Pure.
  *
  * The triggers are read back from the journal: what was submitted, how each attempt ended (its record and the values that came
- * with it), when a deadline passed, a restart, a cancel. Expressions are decided again here, which replay may do as long as they are
- * pure in-process ones; once helpers evaluate them their recorded results stand in (semantics.md 1). */
+ * with it), when a deadline passed, a restart, a cancel. What was evaluated by jq is never evaluated again: its recorded results stand in
+ * (semantics.md 1), and what is put together of them is compared. Plain paths and comparisons are decided anew. */
 #pragma once
 
 #include "workflow/decide.h"

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/language/evaluation.h"
 #include "workflow/language/expression.h"
-
-static const char subset_hint[] = "this release evaluates plain paths (.a.b[0], $item.x), comparisons of a path with a literal, and literals";
 
 size_t checker_enter(struct checker *checker, const char *name)
 {
@@ -188,20 +187,54 @@ void checker_integer(struct checker *checker, const struct json *value, double l
 
 /* ---- Expressions */
 
+/* What only jq understands only jq can check: kept for whoever registers the definition. */
+static void keep_for_jq(struct checker *checker, const char *text)
+{
+	struct definition *definition = checker->definition;
+	struct definition_expression *kept;
+	const char *const *mentioned;
+	const char **names;
+	size_t count, len = strlen(text);
+
+	if (len > EVALUATION_EXPRESSION_MAX) {
+		checker_fail(checker, NULL, "an expression of %zu bytes, the limit is %d (EVALUATION_EXPRESSION_MAX)", len, EVALUATION_EXPRESSION_MAX);
+		return;
+	}
+	if (definition->expression_count == DEFINITION_EXPRESSIONS_MAX) {
+		checker_fail(checker, NULL, "more than %d expressions that need jq (DEFINITION_EXPRESSIONS_MAX)", DEFINITION_EXPRESSIONS_MAX);
+		return;
+	}
+	definition->expressions = arena_grow(&definition->arena, definition->expressions, definition->expression_count, &definition->expression_cap,
+					     sizeof *definition->expressions);
+	kept = &definition->expressions[definition->expression_count++];
+	*kept = (struct definition_expression){.pointer = arena_text(&definition->arena, buffer_text(&checker->pointer)), .text = arena_text(&definition->arena, text)};
+	count = expression_variables(&definition->arena, text, &mentioned);
+	names = arena_alloc(&definition->arena, (count + 1) * sizeof *names);
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < checker->variable_count; k++)
+			if (strcmp(mentioned[i], checker->variables[k]) == 0) {
+				names[kept->name_count++] = mentioned[i];
+				break;
+			}
+	kept->names = names;
+}
+
 void checker_expression(struct checker *checker, const char *text)
 {
 	struct error error;
 	int rc = expression_check(text, checker->variables, checker->variable_count, &error);
 	const char *hint = NULL;
 
+	if (rc == ERR_UNSUPPORTED && !strstr(text, "$secrets")) {
+		keep_for_jq(checker, text);
+		return;
+	}
 	if (rc == 0)
 		return;
 	if (strstr(text, "${"))
 		hint = "one ${ … } must be the whole text: text around it is not put together";
 	else if (strstr(text, "$secrets"))
 		hint = "keep secrets in the daemon's configuration, where a runtime names them";
-	else if (rc == ERR_UNSUPPORTED)
-		hint = subset_hint;
 	checker_fail(checker, hint, "%s", error.message);
 }
 

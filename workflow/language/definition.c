@@ -834,7 +834,7 @@ static void read_root(struct checker *checker, const struct json *document)
 }
 
 /* In the order of the text; what has no position keeps its place among its like. Few, so simple. */
-static void sort_problems(struct problems *problems, size_t first)
+void problems_sort(struct problems *problems, size_t first)
 {
 	for (size_t i = first + 1; i < problems->count; i++) {
 		struct problem moved = problems->items[i];
@@ -860,12 +860,12 @@ static struct definition *finish(struct definition *definition, const struct tex
 
 	checker->definition = definition;
 	checker->problems = problems;
-	checker->positions = positions;
+	checker->positions = definition->positions = positions;
 	buffer_init(&checker->pointer, 4 * DEFINITION_SOURCE_MAX); /* every byte of the source escaped, and indexes */
 	memcpy(checker->variables, variables, sizeof variables);
 	checker->variable_count = COUNT_OF(variables);
 	read_root(checker, definition->document);
-	sort_problems(problems, first);
+	problems_sort(problems, first);
 	buffer_close(&checker->pointer);
 	free(checker);
 	if (problems->errors > errors) {

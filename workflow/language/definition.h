@@ -14,6 +14,7 @@ enum {
 	DEFINITION_TASKS_MAX = 10000,
 	DEFINITION_TASK_NAME_MAX = 128, /* bytes; references repeat the names of all enclosing tasks */
 	DEFINITION_PROBLEMS_MAX = 100,
+	DEFINITION_EXPRESSIONS_MAX = 10000, /* that need jq */
 	DEFINITION_LOOPS_MAX = 16, /* `for` tasks inside one another, the one that `extraction` becomes included */
 	TASK_EXECUTIONS_MAX = 100000, /* how often a task may be entered at one iteration path: backward jumps end in an error */
 	SWITCH_CASES_MAX = 1000,
@@ -87,6 +88,16 @@ struct task {
 	const char *built_in; /* "extraction" on the TASK_DO that an expansion made, else NULL */
 };
 
+struct text_positions;
+
+/* An expression that only jq can evaluate; it has to be compiled before the definition is good (evaluation.h). */
+struct definition_expression {
+	const char *pointer; /* of the value in the document */
+	const char *text; /* without ${ } */
+	const char *const *names; /* of variables that it speaks of and that are there, without "$" */
+	size_t name_count;
+};
+
 struct definition {
 	struct arena arena;
 	const char *namespace, *name, *version, *title;
@@ -95,6 +106,9 @@ struct definition {
 	struct bytes source; /* as it came */
 	struct task *root; /* TASK_DO, reference "", name "" */
 	size_t task_count;
+	struct definition_expression *expressions; /* in the order of the text */
+	size_t expression_count, expression_cap;
+	const struct text_positions *positions; /* of the source; NULL: unknown */
 	unsigned use_count; /* for whoever caches definitions; definition_load sets 1 */
 };
 
@@ -116,6 +130,7 @@ void problems_init(struct problems *problems);
 void problems_close(struct problems *problems);
 void problems_add(struct problems *problems, bool warning, const char *pointer, size_t line, size_t column, const char *hint,
 		  const char *format, ...) __attribute__((format(printf, 7, 8)));
+void problems_sort(struct problems *problems, size_t first); /* those from `first` on, in the order of the text */
 struct json *problems_json(const struct problems *problems, struct arena *arena); /* [{pointer, line, column, message, hint, severity}] */
 
 enum text_format { TEXT_GUESS, TEXT_YAML, TEXT_JSON }; /* guess: JSON when the first character is '{' */
@@ -132,7 +147,6 @@ const struct task *definition_find_task(const struct definition *definition, con
 
 /* What an operator writes in YAML besides definitions (configuration, key of a language server, …): the same guards,
  * and where each value stood. positions may be NULL. */
-struct text_positions;
 struct json *text_load(struct arena *arena, struct bytes source, enum text_format format, struct text_positions **positions, struct problems *problems);
 /* Line and column of the value at a JSON pointer; of the key with at_key. False when unknown. */
 bool text_position(const struct text_positions *positions, const char *pointer, bool at_key, size_t *line, size_t *column);

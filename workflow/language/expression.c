@@ -92,7 +92,7 @@ static int shown_len(const char *text, size_t len)
 
 static int needs_jq(struct parser *parser)
 {
-	return error_set(parser->error, ERR_UNSUPPORTED, "expression '%.*s' needs jq, which this release does not have yet",
+	return error_set(parser->error, ERR_UNSUPPORTED, "expression '%.*s' needs jq",
 			 shown_len(parser->whole, strlen(parser->whole)), parser->whole);
 }
 
@@ -102,7 +102,8 @@ static int invalid(struct parser *parser, const char *reason)
 }
 
 /* Text that is no subset expression: could jq make anything of it? Strings, comments and brackets must close and no
- * character may stand outside of them that jq's language does not use; the rest only jq can tell. */
+ * character may stand outside of them that jq's language does not use; the rest only jq can tell. That the brackets close is also what
+ * keeps an expression inside the parentheses that the helper puts around it (activities/jq_helper.c). */
 static int classify_foreign(struct parser *parser)
 {
 	enum { OPEN_MAX = 256 };
@@ -119,7 +120,7 @@ static int classify_foreign(struct parser *parser)
 			} else if (c == '\\' && at[1] == '(') {
 				at++;
 				if (depth == OPEN_MAX)
-					return needs_jq(parser);
+					return invalid(parser, "nests brackets deeper than 256 levels");
 				open[depth++] = '"';
 				in_string = false;
 			} else if (c == '\\' && at[1]) {
@@ -134,7 +135,7 @@ static int classify_foreign(struct parser *parser)
 				at++;
 		} else if (c == '(' || c == '[' || c == '{') {
 			if (depth == OPEN_MAX)
-				return needs_jq(parser);
+				return invalid(parser, "nests brackets deeper than 256 levels");
 			open[depth++] = c;
 		} else if (c == ')' || c == ']' || c == '}') {
 			char opened = depth > 0 ? open[--depth] : 0;
@@ -443,6 +444,33 @@ static int check_variables(struct parser *parser, const char *const *variables, 
 	return 0;
 }
 
+size_t expression_variables(struct arena *arena, const char *text, const char *const **names)
+{
+	const char **found = NULL;
+	size_t count = 0, cap = 0;
+
+	for (const char *at = strchr(text, '$'); at; at = strchr(at, '$')) {
+		size_t len = 0;
+		bool known = false;
+
+		for (at++; is_blank(*at);)
+			at++; /* jq allows "$ name" */
+		while (is_name(at[len]))
+			len++;
+		if (len == 0 || !is_name_start(*at))
+			continue;
+		for (size_t i = 0; i < count && !known; i++)
+			known = strlen(found[i]) == len && memcmp(found[i], at, len) == 0;
+		if (!known) {
+			found = arena_grow(arena, found, count, &cap, sizeof *found);
+			found[count++] = arena_text_len(arena, at, len);
+		}
+		at += len;
+	}
+	*names = found;
+	return count;
+}
+
 int expression_check(const char *text, const char *const *variables, size_t variable_count, struct error *error)
 {
 	struct arena arena;
@@ -596,6 +624,8 @@ int expression_eval(struct arena *arena, const char *text, const struct scope *s
 	bool truth = false;
 	int order, rc = parse(arena, text, &expression, error);
 
+	if (rc == ERR_UNSUPPORTED && scope->evaluate)
+		return scope->evaluate(scope->context, text, result, error);
 	if (rc)
 		return rc;
 	if (!expression.variable) {
@@ -641,15 +671,16 @@ int expression_eval(struct arena *arena, const char *text, const struct scope *s
 
 /* ---- Templates */
 
-struct evaluation {
+struct walking {
 	struct arena *arena;
 	const struct scope *scope;
 	size_t values; /* seen in the result so far */
+	bool missing; /* something is not at hand: nothing comes of the result */
 	struct error *error;
 };
 
 /* A result is printed and parsed again: it must not nest deeper than the parser goes, nor grow without end. */
-static int measure(struct evaluation *evaluation, const struct json *json, size_t depth)
+static int measure(struct walking *evaluation, const struct json *json, size_t depth)
 {
 	int rc = 0;
 
@@ -668,7 +699,7 @@ static int measure(struct evaluation *evaluation, const struct json *json, size_
 }
 
 /* depth: what the value's own level is when it is a container, from 1; as the parser counts. */
-static int evaluate_template(struct evaluation *evaluation, const struct json *template, size_t depth, const struct json **result)
+static int evaluate_template(struct walking *evaluation, const struct json *template, size_t depth, const struct json **result)
 {
 	struct bytes inner;
 	struct json *made;
@@ -682,6 +713,11 @@ static int evaluate_template(struct evaluation *evaluation, const struct json *t
 			break;
 		rc = expression_eval(evaluation->arena, arena_text_len(evaluation->arena, (const char *)inner.data, inner.len), evaluation->scope,
 				     result, evaluation->error);
+		if (rc == ERR_NOT_FOUND) {
+			evaluation->missing = true;
+			*result = template;
+			return 0;
+		}
 		return rc ? rc : measure(evaluation, *result, depth);
 	case JSON_ARRAY:
 		made = json_array(evaluation->arena);
@@ -717,9 +753,10 @@ static int evaluate_template(struct evaluation *evaluation, const struct json *t
 
 int template_eval(struct arena *arena, const struct json *template, const struct scope *scope, const struct json **result, struct error *error)
 {
-	struct evaluation evaluation = {.arena = arena, .scope = scope, .error = error};
+	struct walking evaluation = {.arena = arena, .scope = scope, .error = error};
+	int rc = evaluate_template(&evaluation, template, 1, result);
 
-	return evaluate_template(&evaluation, template, 1, result);
+	return rc == 0 && evaluation.missing ? ERR_NOT_FOUND : rc;
 }
 
 /* ---- URI templates */

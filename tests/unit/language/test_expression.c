@@ -16,6 +16,7 @@ struct fixture {
 	struct arena arena;
 	struct json *input, *variables;
 	struct scope scope;
+	size_t asked;
 };
 
 static const struct json *get_value(void *context, const char *name)
@@ -32,7 +33,8 @@ static void fixture_init(struct fixture *fixture)
 	fixture->variables = json_parse(&fixture->arena, bytes_text(variables_text), JSON_STRICT, NULL, NULL);
 	ck_assert_ptr_nonnull(fixture->input);
 	ck_assert_ptr_nonnull(fixture->variables);
-	fixture->scope = (struct scope){get_value, fixture};
+	fixture->scope = (struct scope){.get = get_value, .context = fixture};
+	fixture->asked = 0;
 }
 
 static void fixture_close(struct fixture *fixture)
@@ -210,7 +212,7 @@ START_TEST(checks_tell_jq_from_nonsense)
 	} cases[] = {
 		{".a", 0, NULL},
 		{"$item.a == 1", 0, NULL},
-		{".a | .b", ERR_UNSUPPORTED, "'.a | .b' needs jq, which this release does not have yet"},
+		{".a | .b", ERR_UNSUPPORTED, "'.a | .b' needs jq"},
 		{".items[]", ERR_UNSUPPORTED, "needs jq"},
 		{".items[0:1]", ERR_UNSUPPORTED, "needs jq"},
 		{".a?", ERR_UNSUPPORTED, "needs jq"},
@@ -455,6 +457,59 @@ START_TEST(uri_templates)
 }
 END_TEST
 
+/* Names behind a "$" are found wherever they stand, each once. */
+START_TEST(variables_are_found)
+{
+	struct arena arena;
+	const char *const *names;
+
+	arena_init(&arena);
+	ck_assert_uint_eq(expression_variables(&arena, ".a + 1", &names), 0);
+	ck_assert_uint_eq(expression_variables(&arena, "$b + \"\\($c.d)\" | {$e} # $f $b $ g $1 $", &names), 5);
+	ck_assert_str_eq(names[0], "b");
+	ck_assert_str_eq(names[1], "c");
+	ck_assert_str_eq(names[2], "e");
+	ck_assert_str_eq(names[3], "f");
+	ck_assert_str_eq(names[4], "g");
+	arena_close(&arena);
+}
+END_TEST
+
+/* Not at hand the first two times, then 7; "fail" fails. */
+static int evaluate_later(void *context, const char *text, const struct json **result, struct error *error)
+{
+	struct fixture *fixture = context;
+
+	if (strstr(text, "fail"))
+		return error_set(error, ERR_INVALID, "it failed");
+	if (fixture->asked++ < 2)
+		return error_set(error, ERR_NOT_FOUND, "the result of %s", text);
+	*result = json_number(&fixture->arena, 7);
+	return 0;
+}
+
+/* What is not of the subset goes to the scope's evaluator; what is not at hand does not end the walk of a template. */
+START_TEST(jq_is_left_to_the_scope)
+{
+	struct fixture fixture;
+	struct error error = {0};
+	const struct json *result;
+
+	fixture_init(&fixture);
+	fixture.scope.evaluate = evaluate_later;
+	struct json *template = json_parse(&fixture.arena, BYTES_OF("{\"a\":\"${ .list | length }\",\"b\":[\"${ .s + .s }\",\"${ .s }\"]}"), JSON_STRICT, NULL, NULL);
+	ck_assert_int_eq(template_eval(&fixture.arena, template, &fixture.scope, &result, &error), ERR_NOT_FOUND);
+	ck_assert_uint_eq(fixture.asked, 2);
+	ck_assert_int_eq(template_eval(&fixture.arena, template, &fixture.scope, &result, &error), 0);
+	ck_assert_str_eq(print(&fixture, result), "{\"a\":7,\"b\":[7,\"x\"]}");
+	ck_assert_int_eq(expression_eval(&fixture.arena, "fail | 1", &fixture.scope, &result, &error), ERR_INVALID);
+	ck_assert_str_eq(error.message, "it failed");
+	fixture.scope.evaluate = NULL;
+	ck_assert_int_eq(expression_eval(&fixture.arena, ".list | length", &fixture.scope, &result, &error), ERR_UNSUPPORTED);
+	fixture_close(&fixture);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("expression");
@@ -475,6 +530,8 @@ int main(void)
 	tcase_add_test(tests, results_nest_no_deeper_than_the_parser);
 	tcase_add_test(tests, results_are_limited);
 	tcase_add_test(tests, uri_templates);
+	tcase_add_test(tests, variables_are_found);
+	tcase_add_test(tests, jq_is_left_to_the_scope);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);

@@ -26,6 +26,12 @@ struct fixture {
 	int64_t wall_ms;
 	const struct json *values[64]; /* for the value source */
 	size_t value_count;
+	struct {
+		struct digest digest;
+		const struct json *kept;
+	} results[512]; /* of evaluations */
+	size_t result_count;
+	bool settle;
 };
 
 static inline const struct json *fixture_value(void *context, const struct digest *digest)
@@ -37,6 +43,9 @@ static inline const struct json *fixture_value(void *context, const struct diges
 		if (digest_equal(&have, digest))
 			return f->values[i];
 	}
+	for (size_t i = 0; i < f->result_count; i++)
+		if (digest_equal(&f->results[i].digest, digest))
+			return f->results[i].kept;
 	return NULL;
 }
 
@@ -77,7 +86,7 @@ static inline void fixture_close(struct fixture *f)
 
 static inline struct decide_context fixture_context(struct fixture *f)
 {
-	return (struct decide_context){"test.example/log", "1.2.3", {fixture_value, f}};
+	return (struct decide_context){.origin = "test.example/log", .daemon_version = "1.2.3", .values = {fixture_value, f}, .settle = f->settle};
 }
 
 /* Decide; commit what comes. */
@@ -102,6 +111,16 @@ static inline void fixture_trigger(struct fixture *f, struct trigger *trigger)
 		for (size_t k = 0; k < entry->value_count; k++)
 			kept->values[k].bytes = arena_bytes(&f->arena, entry->values[k].bytes);
 	}
+}
+
+/* The undecided decision's need gets this answer: [value] or a text. */
+static inline void fixture_answer(struct fixture *f, size_t need, const char *kept)
+{
+	ck_assert_uint_lt(need, f->decision.need_count);
+	ck_assert_ptr_nonnull(f->decision.needs[need].evaluation);
+	ck_assert_uint_lt(f->result_count, COUNT_OF(f->results));
+	f->results[f->result_count].digest = f->decision.needs[need].digest;
+	f->results[f->result_count++].kept = fixture_json(f, kept);
 }
 
 static inline void fixture_submit(struct fixture *f, const char *input)

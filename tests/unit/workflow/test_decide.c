@@ -524,6 +524,177 @@ START_TEST(extraction)
 }
 END_TEST
 
+/* What stands in a request for jq behind the letter: names, expression, arguments, a NUL between them. */
+static const char *request_part(const struct value_need *need, unsigned part)
+{
+	const char *at = (const char *)need->evaluation->request.data + 1;
+
+	while (part-- > 0)
+		at += strlen(at) + 1;
+	return at;
+}
+
+/* An expression that needs jq is asked for with the values it speaks of; all of a template at once; the entry carries the results. */
+START_TEST(expressions_for_jq_are_needed)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{\"set\":{\"x\":\"${ .n + 1 }\",\"y\":[\"${ $workflow.id + $none }\"],\"z\":\"${ .n }\"}}}]");
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert(f.undecided);
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	ck_assert_uint_eq(f.decision.need_count, 2);
+	ck_assert_str_eq(f.decision.needs[0].evaluation->expression, ".n + 1");
+	ck_assert_str_eq(request_part(&f.decision.needs[0], 0), "");
+	ck_assert_str_eq(request_part(&f.decision.needs[0], 1), ".n + 1");
+	ck_assert_str_eq(request_part(&f.decision.needs[0], 2), "[{\"n\":4}]");
+	ck_assert_str_eq(request_part(&f.decision.needs[1], 0), "workflow");
+	ck_assert_ptr_nonnull(strstr(request_part(&f.decision.needs[1], 2), "[{\"n\":4},{\"definition\":{\"do\":"));
+	fixture_answer(&f, 0, "[5]");
+	fixture_answer(&f, 1, "[\"r1!\"]");
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"x\":5,\"y\":[\"r1!\"],\"z\":4}");
+	ck_assert_int_eq(f.entries[1].kind, ENTRY_TASK_COMPLETED);
+	struct digest results, expected = digest_of(BYTES_OF("[[5],[\"r1!\"]]"));
+	ck_assert(json_get_digest(f.entries[1].data, "results", &results));
+	ck_assert(digest_equal(&results, &expected));
+	fixture_close(&f);
+}
+END_TEST
+
+/* One result alone is carried as itself, so that what is its task's output as well is stored once. */
+START_TEST(a_single_result_is_carried_once)
+{
+	struct fixture f;
+	struct digest result, output;
+
+	fixture_open(&f, "[{\"a\":{\"set\":\"${ {n: .n} }\"}}]");
+	fixture_submit(&f, "{\"n\":4}");
+	fixture_answer(&f, 0, "[{\"n\":4,\"new\":1}]");
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert(json_get_digest(f.entries[1].data, "result", &result));
+	ck_assert(json_get_digest(f.entries[1].data, "output", &output));
+	ck_assert(digest_equal(&result, &output));
+	ck_assert_uint_eq(f.entries[1].value_count, 1);
+	fixture_close(&f);
+}
+END_TEST
+
+/* An answer that says why there is no value faults the run, with that reason; so does too much of arguments. */
+START_TEST(failed_evaluations_fault)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{\"set\":{\"x\":\"${ .n + 1 }\"}}}]");
+	fixture_submit(&f, "{\"n\":\"text\"}");
+	fixture_answer(&f, 0, "\"string and number cannot be added\"");
+	fixture_submit(&f, "{\"n\":\"text\"}");
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "expression '.n + 1': string and number cannot be added"));
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "errors/expression"));
+	fixture_close(&f);
+
+	char *large = memory_alloc(EVALUATION_REQUEST_MAX + 1);
+	memset(large, 'x', EVALUATION_REQUEST_MAX);
+	large[EVALUATION_REQUEST_MAX] = 0;
+	fixture_open(&f, "[{\"a\":{\"set\":{\"x\":\"${ .n | length }\"}}}]");
+	f.values[f.value_count++] = fixture_json(&f, arena_printf(&f.arena, "{\"n\":\"%s\"}", large));
+	fixture_submit(&f, arena_printf(&f.arena, "{\"n\":\"%s\"}", large));
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "EVALUATION_REQUEST_MAX"));
+	free(large);
+	fixture_close(&f);
+}
+END_TEST
+
+/* No more than DECISION_EVALUATIONS_MAX results are asked for at once; the rest comes in the next round. */
+START_TEST(evaluations_at_once_are_limited)
+{
+	struct fixture f;
+	struct buffer tasks;
+
+	buffer_init(&tasks, 1 << 20);
+	buffer_add_text(&tasks, "[{\"a\":{\"set\":{\"x\":[");
+	for (int i = 0; i < DECISION_EVALUATIONS_MAX + 5; i++)
+		buffer_printf(&tasks, "%s\"${ .n + %d }\"", i > 0 ? "," : "", i);
+	buffer_add_text(&tasks, "]}}}]");
+	fixture_open(&f, buffer_text(&tasks));
+	buffer_close(&tasks);
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert_uint_eq(f.decision.need_count, DECISION_EVALUATIONS_MAX);
+	for (int i = 0; i < DECISION_EVALUATIONS_MAX; i++)
+		fixture_answer(&f, (size_t)i, "[1]");
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert_uint_eq(f.decision.need_count, 5);
+	for (int i = 0; i < 5; i++)
+		fixture_answer(&f, (size_t)i, "[2]");
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	fixture_close(&f);
+}
+END_TEST
+
+/* Results of one task are bounded together. */
+START_TEST(results_of_one_task_are_limited)
+{
+	struct fixture f;
+	struct buffer tasks;
+	char *kept = memory_alloc(EVALUATION_RESULT_MAX);
+	enum { COUNT = DECISION_RESULTS_BYTES_MAX / (EVALUATION_RESULT_MAX - 1) + 1 };
+
+	memset(kept, 'x', EVALUATION_RESULT_MAX);
+	memcpy(kept, "[\"", 2);
+	memcpy(kept + EVALUATION_RESULT_MAX - 3, "\"]", 3);
+	buffer_init(&tasks, 1 << 20);
+	buffer_add_text(&tasks, "[{\"a\":{\"set\":{\"x\":[");
+	for (int i = 0; i < COUNT; i++)
+		buffer_printf(&tasks, "%s\"${ .n + %d }\"", i > 0 ? "," : "", i);
+	buffer_add_text(&tasks, "]}}}]");
+	fixture_open(&f, buffer_text(&tasks));
+	buffer_close(&tasks);
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert_uint_eq(f.decision.need_count, COUNT);
+	for (int i = 0; i < COUNT; i++)
+		fixture_answer(&f, (size_t)i, kept);
+	free(kept);
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "DECISION_RESULTS_BYTES_MAX"));
+	fixture_close(&f);
+}
+END_TEST
+
+/* Told to settle, a decision that needs one more result gives what it has, and goes on after that commit. */
+START_TEST(settling_commits_what_there_is)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{\"set\":{\"x\":\"${ .n }\"}}},{\"b\":{\"set\":{\"x\":\"${ .x + 1 }\"}}},{\"c\":{\"set\":{\"x\":\"${ .x + 2 }\"}}}]");
+	f.settle = true;
+	fixture_submit(&f, "{\"n\":4}");
+	ck_assert(!f.undecided);
+	ck_assert_uint_eq(f.count, 2); /* run.created, a */
+	ck_assert_uint_eq(f.decision.effect_count, 1);
+	ck_assert_int_eq(f.decision.effects[0].kind, EFFECT_CONTINUE);
+	ck_assert_uint_eq(f.decision.trigger_count, 1);
+	fixture_simple(&f, TRIGGER_CONTINUE);
+	ck_assert(f.undecided); /* nothing comes before it: it is needed */
+	fixture_answer(&f, 0, "[5]");
+	fixture_simple(&f, TRIGGER_CONTINUE);
+	ck_assert_uint_eq(f.count, 3); /* b; c needs one more */
+	ck_assert_int_eq(f.decision.effects[0].kind, EFFECT_CONTINUE);
+	f.settle = false;
+	fixture_simple(&f, TRIGGER_CONTINUE);
+	ck_assert(f.undecided);
+	fixture_answer(&f, 0, "[7]");
+	fixture_simple(&f, TRIGGER_CONTINUE);
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"x\":7}");
+	fixture_close(&f);
+}
+END_TEST
+
 /* Equal content is equal definition, input and labels. */
 START_TEST(submissions_compare)
 {
@@ -558,4 +729,5 @@ SUITE_MAIN("workflow-decide", pure_run_is_one_decision, chain_of_calls, stale_tr
 	   restart_redoes_what_was_in_flight, map_loop, chained_loop, loops_without_items, loops_without_tasks, fault_calls_off_the_rest,
 	   what_is_under_way_is_limited, depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, long_decisions_continue,
 	   large_values_are_loaded, expressions_that_fail, values_have_a_limit, many_values_are_needed,
-	   arguments_have_a_limit, extraction, submissions_compare)
+	   arguments_have_a_limit, extraction, submissions_compare, expressions_for_jq_are_needed, a_single_result_is_carried_once,
+	   failed_evaluations_fault, evaluations_at_once_are_limited, results_of_one_task_are_limited, settling_commits_what_there_is)

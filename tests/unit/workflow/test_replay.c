@@ -7,7 +7,7 @@
 
 static struct replay_result replay(struct fixture *f, size_t count)
 {
-	const struct decide_context context = {"test.example/log", "1.2.3", {NULL, NULL}};
+	const struct decide_context context = {.origin = "test.example/log", .daemon_version = "1.2.3"};
 	struct replay_result result;
 	struct error error = {0};
 
@@ -49,6 +49,57 @@ START_TEST(completed_runs_replay)
 	drive(&f);
 	check_equal(&f);
 	fixture_close(&f);
+}
+END_TEST
+
+/* Results of evaluations come from the journal: what is put together of them is compared, nothing is evaluated. */
+START_TEST(results_are_read)
+{
+	static const char tasks[] = "[{\"a\":{\"set\":{\"x\":\"${ .n + 1 }\",\"y\":\"${ .n + 2 }\",\"at\":\"${ $task.startedAt.iso8601 }\"}}},"
+				    "{\"b\":{\"for\":{\"in\":\"${ [1,.x] }\"},\"while\":\"$index * 2 < 2\",\"do\":[{\"c\":{\"set\":\"${ {v: $item} }\"}}]}},"
+				    "{\"d\":{\"set\":{\"z\":\"${ .v + error }\"}}}]";
+	static const char *const answers[] = {"[5]", "[6]", "[[1,5]]", "[true]", "[{\"v\":1}]", "[false]", "\"it failed\""};
+	struct fixture f;
+	size_t answered = 0;
+
+	for (int settle = 0; settle < 2; settle++) {
+		fixture_open(&f, tasks);
+		f.settle = settle;
+		answered = 0;
+		fixture_submit(&f, "{\"n\":4}");
+		while (!run_status_ended(f.state.status)) {
+			for (size_t i = 0; f.undecided && i < f.decision.need_count; i++)
+				fixture_answer(&f, i, answers[answered++]);
+			if (f.count == 0)
+				fixture_submit(&f, "{\"n\":4}");
+			else
+				fixture_simple(&f, TRIGGER_CONTINUE);
+			if (!f.undecided)
+				f.wall_ms += 5; /* what is continued is decided later */
+		}
+		ck_assert_uint_eq(answered, COUNT_OF(answers));
+		ck_assert_int_eq(f.state.status, RUN_FAULTED);
+		check_equal(&f);
+		/* Another result than the one that the output was made of. */
+		for (size_t i = 0; i < f.count; i++) {
+			struct digest digest, other = digest_of(BYTES_OF("[[7],[6]]"));
+			if (!json_get_digest(f.entries[i].data, "results", &digest) || f.entries[i].kind != ENTRY_TASK_COMPLETED)
+				continue;
+			json_set_digest(&f.arena, f.entries[i].data, "results", &other);
+			for (size_t k = 0; k < f.entries[i].value_count; k++)
+				if (digest_equal(&f.entries[i].values[k].digest, &digest))
+					f.entries[i].values[k] = (struct entry_value){other, BYTES_OF("[[7],[6]]"), sizeof "[[7],[6]]" - 1};
+			struct replay_result result = replay(&f, f.count);
+			ck_assert(!result.equal);
+			ck_assert_uint_eq(result.seq, f.entries[i].seq);
+			json_remove(f.entries[i].data, "results");
+			result = replay(&f, f.count);
+			ck_assert(!result.equal);
+			ck_assert_str_eq(result.why, "a value that this decision needs is missing from the journal");
+			break;
+		}
+		fixture_close(&f);
+	}
 }
 END_TEST
 
@@ -177,4 +228,4 @@ START_TEST(damaged_recordings)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-replay", completed_runs_replay, other_ends_replay, open_runs_replay, measurements_do_not_count, differences_are_found, damaged_recordings)
+SUITE_MAIN("workflow-replay", results_are_read, completed_runs_replay, other_ends_replay, open_runs_replay, measurements_do_not_count, differences_are_found, damaged_recordings)

@@ -1,0 +1,389 @@
+/* See jq_pool.h. */
+#include "activities/jq_pool.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/log.h"
+#include "workflow/language/evaluation.h"
+
+enum { HANDLES = 3, CHUNK = 64 << 10 };
+
+struct jq_helper {
+	struct jq_pool *pool;
+	struct list link; /* in the list of idle ones */
+	struct list of_pool; /* until it ends */
+	uv_process_t process;
+	uv_pipe_t socket;
+	uv_timer_t deadline;
+	uv_write_t write;
+	unsigned open; /* handles that are not closed yet */
+	bool process_runs, ending;
+	struct jq_request *request; /* NULL: idle */
+	uint64_t asked_ms, busy_ms, limit_ms;
+	uint8_t head[4];
+	struct buffer in;
+};
+
+struct jq_pool {
+	uv_loop_t *loop;
+	struct jq_pool_config config;
+	char *program;
+	struct list idle_helpers; /* that can be asked, the longest idle last */
+	struct list helpers; /* all that do not end */
+	struct list evaluations, compilations; /* struct jq_request that wait; evaluations first: runs wait for them */
+	struct list unstarted; /* struct jq_request that end with ERR_IO in the next turn */
+	size_t helper_handles; /* struct jq_helper not freed yet, also those that end */
+	uv_timer_t idle, soon;
+	unsigned open_timers;
+	bool closing;
+	struct jq_counts counts;
+	char chunk[CHUNK];
+};
+
+static void dispatch(struct jq_pool *pool);
+
+static void free_pool_if_done(struct jq_pool *pool)
+{
+	if (!pool->closing || pool->open_timers > 0 || pool->helper_handles > 0)
+		return;
+	free(pool->program);
+	free(pool);
+}
+
+/* --- the end of a helper ------------------------------------------------------------------------------------------ */
+
+static void on_helper_handle_closed(uv_handle_t *handle)
+{
+	struct jq_helper *helper = handle->data;
+	struct jq_pool *pool = helper->pool;
+
+	if (--helper->open > 0)
+		return;
+	buffer_close(&helper->in);
+	free(helper);
+	pool->helper_handles--;
+	free_pool_if_done(pool);
+}
+
+static void on_helper_exit(uv_process_t *process, int64_t status, int signal_number)
+{
+	struct jq_helper *helper = process->data;
+
+	helper->process_runs = false;
+	uv_close((uv_handle_t *)process, on_helper_handle_closed);
+	if (!helper->ending && (status != 0 || signal_number != 0))
+		log_info(LOG_ENGINE, "a jq helper ended: status %lld, signal %d", (long long)status, signal_number);
+	/* Its request, if there is one, ends when the socket says so. */
+}
+
+/* It is asked nothing more. Its process ends of the closed socket, or is killed. */
+static void end_helper(struct jq_helper *helper, bool kill_it)
+{
+	if (helper->ending)
+		return;
+	helper->ending = true;
+	list_remove(&helper->link);
+	list_remove(&helper->of_pool);
+	helper->pool->counts.helpers--;
+	if (helper->process_runs && kill_it)
+		uv_process_kill(&helper->process, SIGKILL);
+	uv_close((uv_handle_t *)&helper->socket, on_helper_handle_closed);
+	uv_close((uv_handle_t *)&helper->deadline, on_helper_handle_closed);
+}
+
+/* --- answers ------------------------------------------------------------------------------------------------------ */
+
+static void finish(struct jq_helper *helper)
+{
+	struct jq_request *request = helper->request;
+
+	helper->request = NULL;
+	helper->pool->counts.working--;
+	request->on_done(request);
+}
+
+static void lose_helper(struct jq_helper *helper, enum error_code code)
+{
+	struct jq_pool *pool = helper->pool;
+
+	end_helper(helper, true);
+	if (!helper->request)
+		return;
+	if (code == ERR_TIMEOUT) {
+		pool->counts.killed++;
+		error_set(&helper->request->error, code, "it took longer than %llu ms, the most allowed (%s)", (unsigned long long)helper->limit_ms,
+			  helper->request->request.data[0] == EVALUATION_COMPILE ? "JQ_COMPILE_MS" : "JQ_EVALUATE_MS");
+	} else {
+		pool->counts.died++;
+		error_set(&helper->request->error, code, "jq ran out of memory (512 MiB) or stack, or failed: the process that evaluated it is gone");
+	}
+	log_warn(LOG_ENGINE, "a jq helper is replaced: %s", code == ERR_TIMEOUT ? "deadline" : "it died of an expression");
+	finish(helper);
+	dispatch(pool);
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+	lose_helper(timer->data, ERR_TIMEOUT);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+	struct jq_helper *helper = handle->data;
+
+	(void)suggested;
+	*buffer = uv_buf_init(helper->pool->chunk, CHUNK);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+{
+	struct jq_helper *helper = stream->data;
+	struct jq_pool *pool = helper->pool;
+	struct bytes payload;
+
+	if (helper->ending || count == 0)
+		return;
+	if (count < 0 || !helper->request) { /* gone; or talking without being asked */
+		lose_helper(helper, ERR_CORRUPT);
+		return;
+	}
+	buffer_add(&helper->in, buffer->base, (size_t)count);
+	switch (evaluation_read_frame(&helper->in, EVALUATION_ANSWER_MAX, &payload)) {
+	case FRAME_PARTIAL:
+		if (helper->in.overflow)
+			lose_helper(helper, ERR_CORRUPT);
+		return;
+	case FRAME_TOO_LARGE:
+		lose_helper(helper, ERR_CORRUPT);
+		return;
+	case FRAME_WHOLE:
+		break;
+	}
+	uv_timer_stop(&helper->deadline);
+	pool->counts.answered++;
+	helper->busy_ms += uv_now(pool->loop) - helper->asked_ms;
+	helper->request->answer = payload;
+	finish(helper); /* It may ask again: this helper is not in the list of idle ones before the buffer is free. */
+	if (helper->ending)
+		return;
+	buffer_clear(&helper->in);
+	list_add_first(&pool->idle_helpers, &helper->link);
+	if (helper->busy_ms >= pool->config.busy_ms) {
+		pool->counts.retired++;
+		end_helper(helper, false);
+	}
+	dispatch(pool);
+}
+
+/* --- asking ------------------------------------------------------------------------------------------------------- */
+
+static void on_written(uv_write_t *write, int status)
+{
+	struct jq_helper *helper = write->data;
+
+	if (status < 0 && !helper->ending)
+		lose_helper(helper, ERR_CORRUPT);
+}
+
+static void ask(struct jq_helper *helper, struct jq_request *request)
+{
+	struct jq_pool *pool = helper->pool;
+	uint32_t len = (uint32_t)request->request.len;
+
+	list_remove(&helper->link); /* of the idle ones */
+	helper->request = request;
+	pool->counts.working++;
+	for (int i = 0; i < 4; i++)
+		helper->head[i] = (uint8_t)(len >> 8 * i);
+	uv_buf_t buffers[2] = {uv_buf_init((char *)helper->head, sizeof helper->head), uv_buf_init((char *)(uintptr_t)request->request.data, len)};
+	uv_update_time(pool->loop);
+	helper->asked_ms = uv_now(pool->loop);
+	helper->limit_ms = request->request.data[0] == EVALUATION_COMPILE ? pool->config.compile_ms : pool->config.evaluate_ms;
+	uv_timer_start(&helper->deadline, on_deadline, helper->limit_ms, 0);
+	/* A failure shows itself on the reading side as well. */
+	if (uv_write(&helper->write, (uv_stream_t *)&helper->socket, buffers, 2, on_written) != 0)
+		uv_timer_start(&helper->deadline, on_deadline, 0, 0);
+}
+
+static int start_helper(struct jq_pool *pool)
+{
+	struct jq_helper *helper = memory_zero(sizeof *helper);
+	char *arguments[] = {pool->program, NULL}, *environment[] = {NULL};
+	uv_stdio_container_t streams[] = {{.flags = UV_CREATE_PIPE | UV_READABLE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&helper->socket},
+					  {.flags = UV_IGNORE}, {.flags = UV_IGNORE}};
+	uv_process_options_t options = {.file = pool->program, .args = arguments, .env = environment, .cwd = "/", .exit_cb = on_helper_exit, .stdio = streams,
+					.stdio_count = COUNT_OF(streams)};
+
+	helper->pool = pool;
+	list_init(&helper->link);
+	list_init(&helper->of_pool);
+	buffer_init(&helper->in, EVALUATION_ANSWER_MAX + 4);
+	helper->process.data = helper->socket.data = helper->deadline.data = helper->write.data = helper;
+	CHECK(uv_pipe_init(pool->loop, &helper->socket, 0) == 0);
+	CHECK(uv_timer_init(pool->loop, &helper->deadline) == 0);
+	pool->helper_handles++;
+	pool->counts.helpers++;
+	helper->open = HANDLES;
+	list_add_first(&pool->idle_helpers, &helper->link);
+	list_add_last(&pool->helpers, &helper->of_pool);
+	int rc = uv_spawn(pool->loop, &helper->process, &options);
+	if (rc != 0) {
+		log_error(LOG_ENGINE, "start %s: %s", pool->program, uv_strerror(rc));
+		uv_close((uv_handle_t *)&helper->process, on_helper_handle_closed);
+		end_helper(helper, false);
+		return rc;
+	}
+	helper->process_runs = true;
+	pool->counts.started++;
+	CHECK(uv_read_start((uv_stream_t *)&helper->socket, on_alloc, on_read) == 0);
+	return 0;
+}
+
+static void on_soon(uv_timer_t *timer)
+{
+	struct jq_pool *pool = timer->data;
+
+	while (!list_empty(&pool->unstarted)) {
+		struct jq_request *request = CONTAINER_OF(pool->unstarted.next, struct jq_request, link);
+		list_remove(&request->link);
+		request->on_done(request);
+	}
+}
+
+static struct jq_request *take_request(struct jq_pool *pool)
+{
+	struct list *from = list_empty(&pool->evaluations) ? &pool->compilations : &pool->evaluations;
+
+	if (list_empty(from))
+		return NULL;
+	struct jq_request *request = CONTAINER_OF(from->next, struct jq_request, link);
+	list_remove(&request->link);
+	pool->counts.waiting--;
+	return request;
+}
+
+/* Give waiting requests to idle helpers, and see that one more is warm than there is work for. */
+static void dispatch(struct jq_pool *pool)
+{
+	int failed = 0;
+
+	while (!pool->closing && pool->counts.waiting > 0 && pool->counts.working < JQ_WORKING_MAX) {
+		if (list_empty(&pool->idle_helpers) && (failed = start_helper(pool)) != 0)
+			break;
+		ask(CONTAINER_OF(pool->idle_helpers.next, struct jq_helper, link), take_request(pool));
+	}
+	if (!pool->closing && failed == 0 && pool->counts.working > 0 && list_empty(&pool->idle_helpers) && pool->counts.helpers < JQ_HELPERS_MAX)
+		start_helper(pool);
+	if (failed != 0 && pool->counts.working == 0) { /* no helper at all: nobody would come back to the queue */
+		for (struct jq_request *request; (request = take_request(pool)) != NULL;) {
+			error_set(&request->error, ERR_IO, "the helper program %s cannot be started: %s", pool->program, uv_strerror(failed));
+			list_add_last(&pool->unstarted, &request->link);
+		}
+		uv_timer_start(&pool->soon, on_soon, 0, 0);
+	}
+	if (!pool->closing)
+		uv_timer_again(&pool->idle);
+}
+
+int jq_pool_ask(struct jq_pool *pool, struct jq_request *request, struct error *error)
+{
+	if (!pool->program)
+		return error_set(error, ERR_NOT_FOUND, "it needs jq, and the program reprise-jq is neither beside this one nor in PATH");
+	if (pool->closing || pool->counts.waiting >= pool->config.queue_max) {
+		pool->counts.refused++;
+		return error_set(error, ERR_BUSY, "%zu expressions wait for jq, the most allowed (JQ_QUEUE_MAX); retry", pool->counts.waiting);
+	}
+	CHECK(request->request.len > 0);
+	request->error = (struct error){0};
+	request->answer = (struct bytes){0};
+	list_add_last(request->request.data[0] == EVALUATION_COMPILE ? &pool->compilations : &pool->evaluations, &request->link);
+	pool->counts.waiting++;
+	dispatch(pool);
+	return 0;
+}
+
+/* --- the pool ----------------------------------------------------------------------------------------------------- */
+
+static void on_idle(uv_timer_t *timer)
+{
+	struct jq_pool *pool = timer->data;
+
+	if (pool->counts.working > 0)
+		return;
+	while (!list_empty(&pool->idle_helpers))
+		end_helper(CONTAINER_OF(pool->idle_helpers.next, struct jq_helper, link), false);
+	uv_timer_stop(timer);
+}
+
+struct jq_pool *jq_pool_open(uv_loop_t *loop, const struct jq_pool_config *config)
+{
+	struct jq_pool *pool = memory_zero(sizeof *pool);
+
+	pool->loop = loop;
+	pool->config = *config;
+	pool->program = config->program ? memory_text(config->program) : NULL;
+	if (!pool->config.queue_max)
+		pool->config.queue_max = JQ_QUEUE_MAX;
+	if (!pool->config.evaluate_ms)
+		pool->config.evaluate_ms = JQ_EVALUATE_MS;
+	if (!pool->config.compile_ms)
+		pool->config.compile_ms = JQ_COMPILE_MS;
+	if (!pool->config.busy_ms)
+		pool->config.busy_ms = JQ_BUSY_MS_MAX;
+	if (!pool->config.idle_ms)
+		pool->config.idle_ms = JQ_IDLE_MS;
+	list_init(&pool->idle_helpers);
+	list_init(&pool->helpers);
+	list_init(&pool->evaluations);
+	list_init(&pool->compilations);
+	list_init(&pool->unstarted);
+	CHECK(uv_timer_init(loop, &pool->idle) == 0);
+	CHECK(uv_timer_init(loop, &pool->soon) == 0);
+	pool->open_timers = 2;
+	pool->idle.data = pool->soon.data = pool;
+	uv_timer_start(&pool->idle, on_idle, pool->config.idle_ms, pool->config.idle_ms); /* each dispatch() begins it anew */
+	uv_timer_stop(&pool->idle);
+	return pool;
+}
+
+void jq_pool_counts(const struct jq_pool *pool, struct jq_counts *counts)
+{
+	*counts = pool->counts;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	struct jq_pool *pool = handle->data;
+
+	pool->open_timers--;
+	free_pool_if_done(pool);
+}
+
+static void cancel(struct jq_request *request)
+{
+	error_set(&request->error, ERR_CANCELLED, "the daemon is stopping");
+	request->on_done(request);
+}
+
+void jq_pool_close(struct jq_pool *pool)
+{
+	if (!pool)
+		return;
+	pool->closing = true;
+	for (struct jq_request *request; (request = take_request(pool)) != NULL;)
+		cancel(request);
+	on_soon(&pool->soon);
+	while (!list_empty(&pool->helpers)) {
+		struct jq_helper *helper = CONTAINER_OF(pool->helpers.next, struct jq_helper, of_pool);
+		end_helper(helper, true);
+		if (helper->request) {
+			error_set(&helper->request->error, ERR_CANCELLED, "the daemon is stopping");
+			finish(helper);
+		}
+	}
+	uv_close((uv_handle_t *)&pool->idle, on_timer_closed);
+	uv_close((uv_handle_t *)&pool->soon, on_timer_closed);
+}
