@@ -409,7 +409,7 @@ static int evaluate_jq(void *context, const char *text, const struct json **resu
 		need_result(d, &(struct digest){{0}}, evaluation);
 		return error_set(error, ERR_NOT_FOUND, "the result of '%.*s'", shown_len(text), text);
 	}
-	size_t count = expression_variables(d->arena, text, &mentioned), bound = 0, needs = d->decision->need_count;
+	size_t count = expression_variables(d->arena, text, &mentioned), bound = 0;
 	const char **names = arena_alloc(d->arena, (count + 1) * sizeof *names);
 	const struct json **values = arena_alloc(d->arena, (count + 1) * sizeof *values), *input = scope_get(s, ".");
 	for (size_t i = 0; i < count; i++) {
@@ -417,7 +417,7 @@ static int evaluate_jq(void *context, const char *text, const struct json **resu
 		names[bound] = mentioned[i];
 		bound += values[bound] != NULL; /* else it is one of the expression's own, or its value is needed */
 	}
-	if (d->decision->need_count > needs || !input)
+	if (d->decision->need_count > d->evaluation_needs || !input)
 		return error_set(error, ERR_NOT_FOUND, "a value that '%.*s' speaks of", shown_len(text), text);
 	if (evaluation_request(d->arena, text, input, names, values, bound, evaluation, error) != 0)
 		return take_result(d, text, json_text(d->arena, error->message), result, error);

@@ -56,6 +56,11 @@ int main(int argc, char **argv)
 	log_init(LOG_ERROR, 0);
 	for (uint64_t i = 0; i < seeds; i++)
 		world_run(seed + i, &options);
+	uint64_t evaluated = expressions_close();
+	if (seeds >= 20 && evaluated == 0) {
+		fprintf(stderr, "%" PRIu64 " seeds, and jq had nothing to evaluate\n", seeds);
+		return 1;
+	}
 	if (seeds > 1)
 		printf("%" PRIu64 " seeds from %" PRIu64 ", all ok\n", seeds, seed);
 	return 0;

@@ -57,6 +57,8 @@ static const char *condition(struct program *p)
 {
 	if (p->loops && chance(p, 400))
 		return arena_printf(p->arena, "$at%u %s", p->loops, PICK(p, "< 2", "== 1", "!= 0", "> 2"));
+	if (chance(p, 250))
+		return shape_condition(p->random);
 	return PICK(p, ".n < 5", ".n != 3", "${ .n > 2 }", "$workflow.input.n > 4", ".nothing", "${ .short[0] }", ".n == 7");
 }
 
@@ -110,8 +112,14 @@ static void add_set(struct program *p, struct json *list, const char *from)
 		json_set(p->arena, set, "pad", padding(p, padding_len(p->random)));
 	if (!p->loops && chance(p, 200))
 		set_expression(p, set, "pad", "$workflow.input.pad");
+	if (!from && chance(p, 250))
+		set_expression(p, set, "computed", shape_value(p->random, p->arena, p->loops));
+	if (!from && chance(p, 150)) /* two in one template are asked for at once */
+		set_expression(p, set, "counted", shape_value(p->random, p->arena, p->loops));
+	if (!from && chance(p, 100))
+		set_expression(p, set, "n", shape_number(p->random, p->arena, p->loops));
 	if (p->may_fail && chance(p, 150))
-		set_expression(p, set, "bad", ".n.of.a.number");
+		set_expression(p, set, "bad", PICK(p, ".n.of.a.number", ".doc - 1"));
 	json_set(p->arena, task, "set", set);
 	add_task(p, list, "set", task);
 }
@@ -280,13 +288,13 @@ static void add_loop(struct program *p, struct json *list)
 
 	json_set_text(p->arena, loop, "each", arena_printf(p->arena, "row%u", p->loops + 1));
 	json_set_text(p->arena, loop, "at", arena_printf(p->arena, "at%u", p->loops + 1));
-	json_set_text(p->arena, loop, "in", p->loops ? "${ .short }" : PICK(p, "${ .list }", "${ .list }", ".short"));
+	json_set_text(p->arena, loop, "in", p->loops ? PICK(p, "${ .short }", "${ .short }", shape_items(true)) : PICK(p, "${ .list }", "${ .list }", ".short", shape_items(false)));
 	json_set(p->arena, task, "for", loop);
 	if (map) {
 		json_set_number(p->arena, metadata, "concurrency", (double)random_between(p->random, 1, 8));
 		json_set(p->arena, task, "metadata", metadata);
 	} else if (chance(p, 400)) {
-		const char *condition = chance(p, 500) ? arena_printf(p->arena, "$at%u < %u", p->loops + 1, (unsigned)random_below(p->random, 5)) : ".n != 7";
+		const char *condition = chance(p, 500) ? arena_printf(p->arena, "$at%u < %u", p->loops + 1, (unsigned)random_below(p->random, 5)) : chance(p, 500) ? shape_condition(p->random) : ".n != 7";
 		json_set_text(p->arena, task, "while", arena_printf(p->arena, "${ %s }", condition));
 	}
 	p->loops++;

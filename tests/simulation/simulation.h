@@ -13,6 +13,7 @@
 #include "daemon/engine.h"
 #include "workflow/base/check.h"
 #include "workflow/evidence/log_tree.h"
+#include "workflow/language/expression.h"
 
 enum {
 	WORLD_EVENTS_MAX = 3000000, /* of one seed: more, and it will never come to rest */
@@ -114,7 +115,7 @@ struct attempt {
 
 struct counters {
 	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, value_loads, parks, cancels, replays, retries, interruptions, facts,
-		attempts, refused, steps_clock, folds, oracle_tasks, checks, events;
+		attempts, refused, steps_clock, folds, evaluations, oracle_tasks, checks, events;
 };
 
 struct options {
@@ -179,6 +180,15 @@ int attempt_start(void *world, struct activity *activity, struct error *error);
 void attempt_cancel(void *world, struct activity *activity);
 void attempt_close(void *world, struct activity *activity);
 void attempts_interrupt(struct world *world); /* the daemon goes away cleanly */
+
+/* expressions.c: for programs.c, text of expressions that need jq; for oracle.c, what they have to give (NULL: none of them); a port of the engine */
+const char *shape_value(struct random *random, struct arena *arena, unsigned loops);
+const char *shape_number(struct random *random, struct arena *arena, unsigned loops);
+const char *shape_condition(struct random *random);
+const char *shape_items(bool few);
+const struct json *shape_compute(struct arena *arena, const char *text, const struct scope *scope);
+void expression_evaluate(void *world, struct engine_evaluate *request);
+uint64_t expressions_close(void); /* how many were evaluated */
 
 /* invariants.c */
 struct step_model *model_step(struct run_model *run, const char *step_id, bool add);

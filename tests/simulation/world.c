@@ -120,7 +120,7 @@ static void start_engine(struct world *world)
 {
 	const struct engine_ports ports = {
 		.arg = world, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = journal_append, .load_run = journal_load_run,
-		.load_values = journal_load_values, .start_activity = attempt_start, .cancel_activity = attempt_cancel, .close_activity = attempt_close,
+		.load_values = journal_load_values, .evaluate = expression_evaluate, .start_activity = attempt_start, .cancel_activity = attempt_cancel, .close_activity = attempt_close,
 		.on_committed = check_committed, .on_run_failed = port_run_failed,
 	};
 	struct engine_config config = {.origin = "reprise.example/simulation", .daemon_version = "1.2.3",
@@ -529,9 +529,9 @@ int world_run(uint64_t seed, const struct options *options)
 	       c->replays, hex);
 	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
-		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " events=%" PRIu64 "\n",
+		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " events=%" PRIu64 "\n",
 		       c->completed, c->faulted, c->cancelled, c->attempts, c->refused, c->interruptions, c->value_loads, c->steps_clock, c->checks, c->folds,
-		       c->oracle_tasks, c->events);
+		       c->oracle_tasks, c->evaluations, c->events);
 	close_world(&world);
 	return 0;
 }

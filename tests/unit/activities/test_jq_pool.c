@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "activities/jq_pool.h"
@@ -41,6 +42,7 @@ static void fixture_open(struct fixture *f, const struct jq_pool_config *config)
 	struct jq_pool_config used = *config;
 
 	memset(f, 0, sizeof *f);
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
 	arena_init(&f->arena);
 	ck_assert_int_eq(uv_loop_init(&f->loop), 0);
 	if (!used.program)
