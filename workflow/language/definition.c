@@ -12,6 +12,7 @@
 #include "workflow/language/expand.h"
 #include "workflow/language/expression.h"
 #include "workflow/language/position.h"
+#include "workflow/language/schedule.h"
 
 static const char later[] = "is not supported in this release";
 
@@ -804,7 +805,7 @@ static void read_root(struct checker *checker, const struct json *document)
 	static const struct key keys[] = {
 		{"document", KEY_REQUIRED, "document: {dsl: '1.0.3', namespace: …, name: …, version: '1.0.0'}"}, {"do", KEY_REQUIRED, NULL},
 		{"input", KEY_LATER, NULL}, {"use", KEY_OPTIONAL, NULL}, {"timeout", KEY_LATER, NULL}, {"output", KEY_LATER, NULL},
-		{"schedule", KEY_LATER, NULL}, {"evaluate", KEY_LATER, NULL},
+		{"schedule", KEY_OPTIONAL, NULL}, {"evaluate", KEY_LATER, NULL},
 	};
 	struct definition *definition = checker->definition;
 	size_t len;
@@ -831,6 +832,7 @@ static void read_root(struct checker *checker, const struct json *document)
 		read_task_list(checker, definition->root, json_get(document, "do"));
 		checker_leave(checker, len);
 	}
+	definition->schedule = schedule_read(checker, document);
 }
 
 /* In the order of the text; what has no position keeps its place among its like. Few, so simple. */

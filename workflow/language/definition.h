@@ -51,6 +51,7 @@ enum task_function {
 	FUNCTION_MERGE, /* pure: [{section outcome}…] -> {facts, sections} */
 };
 
+struct schedule;
 struct task;
 struct task_list {
 	struct task **tasks;
@@ -109,6 +110,7 @@ struct definition {
 	struct definition_expression *expressions; /* in the order of the text */
 	size_t expression_count, expression_cap;
 	const struct text_positions *positions; /* of the source; NULL: unknown */
+	const struct schedule *schedule; /* when it starts by itself, schedule.h; NULL: never */
 	unsigned use_count; /* for whoever caches definitions; definition_load sets 1 */
 };
 

@@ -381,7 +381,7 @@ static const struct bad bad[] = {
 	{DOCUMENT "do: []\ninput: {schema: {}}\n", "/input", 3, 1, "'input' is not supported in this release", NULL},
 	{DOCUMENT "do: []\noutput: {}\n", "/output", 3, 1, "not supported in this release", NULL},
 	{DOCUMENT "do: []\ntimeout: {}\n", "/timeout", 3, 1, "not supported in this release", NULL},
-	{DOCUMENT "do: []\nschedule: {}\n", "/schedule", 3, 1, "not supported in this release", NULL},
+	{DOCUMENT "do: []\nschedule: {}\n", "/schedule", 3, 11, "must have exactly one of every, cron, after, on", "every"},
 	{DOCUMENT "do: []\nevaluate: {}\n", "/evaluate", 3, 1, "not supported in this release", NULL},
 	/* document */
 	{"document: x\ndo: []\n", "/document", 1, 11, "must be an object, not string", NULL},
