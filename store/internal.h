@@ -146,6 +146,8 @@ int fact_table_apply(struct connection *connection, uint64_t run, const struct e
 /* ERR_EXISTS: registered under this name and version with another digest. */
 int definition_table_check(struct connection *connection, const struct entry *entry, struct error *error);
 int definition_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
+/* schedule_table.c */
+int schedule_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
 /* Is it the last that key.added told of for this purpose? */
 int definition_table_key_is_newest(struct connection *connection, const char *purpose, const char *key_id, bool *newest, struct error *error);
 

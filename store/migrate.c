@@ -8,6 +8,7 @@
 
 static const char *const migrations[] = {
 	schema_0001_journal_sql,
+	schema_0002_schedule_sql,
 };
 
 unsigned migrate_version(void)

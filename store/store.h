@@ -19,6 +19,7 @@ enum {
 	STORE_BATCH_ENTRIES_MAX = 8192, /* entries of one transaction of several appends */
 	STORE_APPEND_ENTRIES_MAX = 32768, /* entries of one append: the end of a run ends all that is under way in it */
 	STORE_PAGE_MAX = 10000, /* rows of one page */
+	STORE_SCHEDULE_ID_MAX = 127, /* two labels of at most 63 and a dot */
 };
 
 struct store; /* Opaque: defined in store/store.c. */
@@ -170,6 +171,23 @@ int reader_definition(struct store_reader *reader, struct arena *arena, const ch
 int reader_definitions(struct store_reader *reader, struct arena *arena, uint64_t before_seq, size_t limit, struct store_definition **definitions, size_t *count, struct error *error);
 /* Canonical document of a definition by its digest, registered or not. source may be NULL. */
 int reader_definition_document(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct bytes *document, struct bytes *source, struct error *error);
+
+/* What a schedule has done so far. */
+struct store_schedule {
+	const char *id; /* "namespace.name" */
+	uint64_t seq; /* of definition.added */
+	struct digest definition;
+	const char *namespace, *name, *version;
+	int64_t added_ms, accounted_ms; /* up to this tick all have run or were skipped */
+	int64_t last_due_ms, last_ended_ms; /* of the last run; 0: none, has not ended */
+	const char *last_run; /* NULL: none */
+	bool last_is_known; /* false: retention took the run away */
+	uint64_t ticked, skipped;
+	const char *skipped_why; /* the last time; NULL: never */
+	bool paused;
+};
+/* By id, from after_id on (NULL: from the first). */
+int reader_schedules(struct store_reader *reader, struct arena *arena, const char *after_id, size_t limit, struct store_schedule **schedules, size_t *count, struct error *error);
 
 struct store_document {
 	uint64_t seq;

@@ -85,7 +85,7 @@ int tables_apply(struct connection *connection, const struct entry *entries, siz
 		size_t end = i + 1;
 
 		if (run_id == NULL) {
-			if (definition_table_apply(connection, &entries[i], error) != 0)
+			if (definition_table_apply(connection, &entries[i], error) != 0 || schedule_table_apply(connection, &entries[i], error) != 0)
 				return error->code;
 			i = end;
 			continue;
@@ -198,7 +198,7 @@ static int compare_table(struct rebuild *rebuild, const char *table, struct erro
 int store_check_tables(const char *data_dir, struct error *error)
 {
 	static const char *const tables[] = {"journal",	   "journal_node", "run",	    "run_label",  "run_entry", "fact",
-					     "definition", "document",	   "configuration", "public_key", "timer"};
+					     "definition", "document",	   "configuration", "public_key", "timer", "schedule"};
 	struct rebuild rebuild = {0};
 	char path[STORE_PATH_MAX], *attach = NULL;
 	struct buffer uri;

@@ -14,7 +14,7 @@
  * daemon.started      version, recovered                 daemon.stopping  version
  * clock.stepped       byMs
  * config.loaded       runtime, configuration             value: the configuration record with basis and source
- * definition.added    namespace, name, version, definition, registered   values: source text, canonical document
+ * definition.added    namespace, name, version, definition, registered, scheduled?   values: source text, canonical document
  * document.added      document, bytes, mediaType         value: the document's bytes
  * operator.action     who, what, reason?                 value: the reason
  * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?   values: input, labels
@@ -37,6 +37,9 @@
  *                     class, fact                        values: the statement's payload, the fact document
  * fact.erased         subject, payload, reason?
  * timer.set           runId, timer, due                  timer.fired      runId, timer
+ * schedule.ticked     schedule, due, runId, by? (operator: it was not due), zone? (digest of the zone's rules)
+ * schedule.skipped    schedule, first, last, count, more? (of them some uncounted), why
+ * schedule.paused     schedule, reason?                  schedule.resumed schedule        value: the reason
  *
  * A task that is pure (set, a private pure function) is one entry: task.completed. "record" is the attempt's record:
  * stages in microseconds, usage, finish reason, model, configuration digest (activity.h says what is in it). */
@@ -69,7 +72,11 @@
 	X(ENTRY_FACT_RECORDED, "fact.recorded", 1)            \
 	X(ENTRY_FACT_ERASED, "fact.erased", 0)                \
 	X(ENTRY_TIMER_SET, "timer.set", 1)                    \
-	X(ENTRY_TIMER_FIRED, "timer.fired", 1)
+	X(ENTRY_TIMER_FIRED, "timer.fired", 1)              \
+	X(ENTRY_SCHEDULE_TICKED, "schedule.ticked", 0)      \
+	X(ENTRY_SCHEDULE_SKIPPED, "schedule.skipped", 0)    \
+	X(ENTRY_SCHEDULE_PAUSED, "schedule.paused", 0)      \
+	X(ENTRY_SCHEDULE_RESUMED, "schedule.resumed", 0)
 
 enum entry_kind {
 #define X(kind, text, run) kind,

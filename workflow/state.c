@@ -822,6 +822,10 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	case ENTRY_DEFINITION_ADDED:
 	case ENTRY_OPERATOR_ACTION:
 	case ENTRY_FACT_ERASED:
+	case ENTRY_SCHEDULE_TICKED:
+	case ENTRY_SCHEDULE_SKIPPED:
+	case ENTRY_SCHEDULE_PAUSED:
+	case ENTRY_SCHEDULE_RESUMED:
 	case ENTRY_KIND_COUNT:
 		rc = corrupt(state, entry, "no such entry belongs to a run", error);
 		break;

@@ -149,20 +149,42 @@ END_TEST
 START_TEST(newer_and_foreign_databases)
 {
 	struct fixture f;
-	char version[64];
+	char version[64], known[64];
 
 	fixture_start(&f);
 	fixture_close(&f);
+	snprintf(known, sizeof(known), "up to %u", migrate_version());
 	snprintf(version, sizeof(version), "PRAGMA user_version = %u", migrate_version() + 41);
 	ck_assert_int_eq(plain_exec(&f, version), SQLITE_OK);
 	snprintf(version, sizeof(version), "version %u", migrate_version() + 41);
-	OPEN_FAILS(&f, ERR_UNSUPPORTED, version, "up to 1");
+	OPEN_FAILS(&f, ERR_UNSUPPORTED, version, known);
 	snprintf(version, sizeof(version), "PRAGMA user_version = %u", migrate_version());
 	ck_assert_int_eq(plain_exec(&f, version), SQLITE_OK);
 	fixture_open(&f);
 	fixture_close(&f);
 	ck_assert_int_eq(plain_exec(&f, "PRAGMA application_id = 17"), SQLITE_OK);
 	OPEN_FAILS(&f, ERR_INVALID, "no Reprise journal", "17");
+	fixture_end(&f);
+}
+END_TEST
+
+/* A journal of the first schema is brought up to date at the start and then holds what follows from its entries; looking at it without a
+ * daemon is refused until then. */
+START_TEST(older_schema_is_migrated)
+{
+	struct store_reader *reader;
+	struct error error = {0};
+	struct fixture f;
+
+	fixture_start(&f);
+	fixture_close(&f);
+	ck_assert_int_eq(plain_exec(&f, "DROP TABLE schedule; PRAGMA user_version = 1"), SQLITE_OK);
+	ck_assert_int_eq(store_open_readonly(f.folder, &reader, &error), ERR_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(error.message, "start reprised on it once"));
+	fixture_open(&f);
+	fixture_close(&f);
+	ck_assert_int_eq(plain_exec(&f, "SELECT count(*) FROM schedule"), SQLITE_OK);
+	ck_assert_msg(store_check_tables(f.folder, &error) == 0, "%s", error.message);
 	fixture_end(&f);
 }
 END_TEST
@@ -567,7 +589,7 @@ START_TEST(moved_file_takes_nothing)
 }
 END_TEST
 
-TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases,
+TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases, older_schema_is_migrated,
 	  garbage_is_no_database, journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal,
 	  changed_entries, keys_are_checked, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon,
 	  lost_write_ahead_log, moved_file_takes_nothing)

@@ -87,18 +87,35 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 static size_t make_other(struct workload *w, struct entry *entry)
 {
 	static const enum entry_kind kinds[] = {ENTRY_DEFINITION_ADDED, ENTRY_DOCUMENT_ADDED, ENTRY_CONFIG_LOADED,
-						ENTRY_DAEMON_STARTED};
+						ENTRY_DAEMON_STARTED,
+						ENTRY_SCHEDULE_TICKED, ENTRY_SCHEDULE_SKIPPED,
+						ENTRY_SCHEDULE_PAUSED, ENTRY_SCHEDULE_RESUMED};
 	struct arena *arena = &w->f->arena;
 	unsigned n = pick(w, 8);
 
-	*entry = (struct entry){.kind = kinds[pick(w, 4)], .data = json_object(arena), .time_ms = fixture_wall_ms()};
+	*entry = (struct entry){.kind = kinds[pick(w, COUNT_OF(kinds))], .data = json_object(arena), .time_ms = fixture_wall_ms()};
 	if (entry->kind == ENTRY_DEFINITION_ADDED) {
 		json_set_text(arena, entry->data, "namespace", "tests");
 		json_set_text(arena, entry->data, "name", arena_printf(arena, "name-%u", n));
-		json_set_text(arena, entry->data, "version", "1.0.0");
-		json_set_boolean(arena, entry->data, "registered", pick(w, 2));
+		json_set_text(arena, entry->data, "version", arena_printf(arena, "1.0.%u", pick(w, 4)));
+		json_set_boolean(arena, entry->data, "registered", pick(w, 4) > 0);
+		if (pick(w, 4) > 0)
+			json_set_boolean(arena, entry->data, "scheduled", true);
 		entry_add_value(arena, entry, "source", bytes_text(arena_printf(arena, "n: %u", n)));
-		entry_add_value(arena, entry, "definition", bytes_text(arena_printf(arena, "{\"n\":%u}", n)));
+		entry_add_value(arena, entry, "definition", bytes_text(arena_printf(arena, "{\"n\":%u,\"version\":\"%s\"}", n, json_get_text(entry->data, "version"))));
+	} else if (entry->kind == ENTRY_SCHEDULE_TICKED || entry->kind == ENTRY_SCHEDULE_SKIPPED || entry->kind == ENTRY_SCHEDULE_PAUSED ||
+		   entry->kind == ENTRY_SCHEDULE_RESUMED) {
+		json_set_text(arena, entry->data, "schedule", arena_printf(arena, "tests.name-%u", n));
+		if (entry->kind == ENTRY_SCHEDULE_TICKED) {
+			json_set_text(arena, entry->data, "due", arena_printf(arena, "2026-11-%02uT00:00:00.000Z", 1 + pick(w, 28)));
+			json_set_text(arena, entry->data, "runId", arena_printf(arena, "run-%u", pick(w, 50)));
+			if (pick(w, 4) == 0)
+				json_set_text(arena, entry->data, "by", "operator");
+		} else if (entry->kind == ENTRY_SCHEDULE_SKIPPED) {
+			json_set_text(arena, entry->data, "last", arena_printf(arena, "2026-11-%02uT00:00:00.000Z", 1 + pick(w, 28)));
+			json_set_number(arena, entry->data, "count", 1 + pick(w, 5));
+			json_set_text(arena, entry->data, "why", "missed");
+		}
 	} else if (entry->kind == ENTRY_DOCUMENT_ADDED) {
 		json_set_text(arena, entry->data, "mediaType", "text/plain");
 		entry_add_value(arena, entry, "document", bytes_text(arena_printf(arena, "document %u", n)));
@@ -172,6 +189,8 @@ START_TEST(tampered_rows_are_found)
 		{"configuration", "UPDATE configuration SET runtime = 'other' WHERE seq = (SELECT max(seq) FROM configuration)"},
 		{"public_key", "INSERT INTO public_key VALUES(99999, 'fact', 'forged', 'forged')"},
 		{"timer", "UPDATE timer SET due_ms = due_ms + 1"},
+		{"schedule", "UPDATE schedule SET ticked = ticked + 1"},
+		{"schedule", "DELETE FROM schedule"},
 		{"journal_node", "INSERT INTO journal_node VALUES(8, 99999, zeroblob(32))"},
 	};
 	struct fixture f;
