@@ -119,6 +119,7 @@ static const struct option_rule key_export_options[] = {
 	{"format", 0, "FORMAT", "pem (the default), vkey (a log's) or ring (an unsigned key ring)", false},
 	END,
 };
+static const struct option_rule schedule_pause_options[] = {{"reason", 0, "TEXT", "why; kept in the journal", false}, END};
 static const struct option_rule config_options[] = {{"effective", 0, NULL, "what is in force, with its origin", false}, END};
 #define BENCH                                                                           \
 	{"runs", 'n', "N", "number of runs", false},                                    \
@@ -171,6 +172,13 @@ const struct verb verbs[] = {
 	{"definition show", "NAMESPACE/NAME[:VERSION]", "Show a registered definition", NULL, "reprise definition show reprise/extract:1.0.0", 1, 1, NULL, command_definition_show},
 	{"definition validate", "FILE…", "Check definitions, offline", "Prints every problem with file, line and column. Exit status: 1 when one of them cannot be run.",
 	 "reprise definition validate *.yaml", 1, COMMAND_IDS_MAX, NULL, command_definition_validate},
+	{"schedule list", "", "List schedules: workflows that start by themselves", "A definition with `schedule` makes one when it is added.", "reprise schedule list", 0, 0, NULL,
+	 command_schedule_list},
+	{"schedule show", "ID", "Show one schedule", NULL, "reprise schedule show reports.nightly", 1, 1, NULL, command_schedule_show},
+	{"schedule pause", "ID", "Stop its ticks; those that come due meanwhile are skipped", NULL, "reprise schedule pause reports.nightly --reason 'moving house'", 1, 1,
+	 schedule_pause_options, command_schedule_pause},
+	{"schedule resume", "ID", "Let it tick again, from the next time on", NULL, "reprise schedule resume reports.nightly", 1, 1, NULL, command_schedule_resume},
+	{"schedule trigger", "ID", "Start one run now and print its id", NULL, "reprise schedule trigger reports.nightly", 1, 1, NULL, command_schedule_trigger},
 	{"runtime list", "", "List runtimes", NULL, "reprise runtime list", 0, 0, NULL, command_runtime_list},
 	{"runtime show", "NAME", "Show one runtime", NULL, "reprise runtime show extractor", 1, 1, NULL, command_runtime_show},
 	{"runtime probe", "NAME", "Ask a runtime who it is, now", NULL, "reprise runtime probe extractor", 1, 1, NULL, command_runtime_probe},

@@ -93,6 +93,12 @@ API_HANDLER(api_replay_run);
 API_HANDLER(api_add_definition);
 API_HANDLER(api_list_definitions);
 API_HANDLER(api_get_definition);
+/* api_schedules.c */
+API_HANDLER(api_list_schedules);
+API_HANDLER(api_get_schedule);
+API_HANDLER(api_pause_schedule);
+API_HANDLER(api_resume_schedule);
+API_HANDLER(api_trigger_schedule);
 /* api_documents.c */
 API_HANDLER(api_add_document);
 API_HANDLER(api_get_document);

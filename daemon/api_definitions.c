@@ -6,6 +6,7 @@
 #include "daemon/expressions.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
+#include "workflow/language/schedule.h"
 
 struct addition {
 	struct daemon *daemon;
@@ -17,7 +18,7 @@ struct addition {
 	struct expressions_check check;
 
 	struct store_definition existing;
-	bool exists;
+	struct error zone_error; /* of its schedule's time zone */
 	struct entry entry;
 	struct store_append append;
 };
@@ -75,6 +76,7 @@ static void on_added(struct store_append *append)
 	struct addition *a = append->owner;
 
 	if (append->error.code == ERR_NONE) {
+		schedules_reload(&a->daemon->schedules, a->definition->namespace, a->definition->name);
 		finish(a, 201);
 	} else if (append->error.code == ERR_EXISTS) { /* somebody was faster: the look shows with what */
 		look_up(a);
@@ -88,7 +90,14 @@ static void look_up_work(struct store_reader *reader, struct store_read *read)
 {
 	struct addition *a = ((struct api_read *)read->owner)->args;
 
-	reader_definition(reader, &read->arena, a->definition->namespace, a->definition->name, a->definition->version, &a->existing, &read->error);
+	const char *zone_name = a->definition->schedule != NULL ? a->definition->schedule->time_zone : NULL;
+	const struct zone *zone;
+	struct digest digest;
+
+	if (reader_definition(reader, &read->arena, a->definition->namespace, a->definition->name, a->definition->version, &a->existing, &read->error) != ERR_NOT_FOUND ||
+	    zone_name == NULL)
+		return;
+	schedules_load_zone(&read->arena, zone_name, &zone, &digest, &a->zone_error);
 }
 
 static void on_looked_up(struct api_read *own)
@@ -106,12 +115,25 @@ static void on_looked_up(struct api_read *own)
 			answer_conflict(a, &a->existing.digest);
 		return;
 	}
+	if (error.code == ERR_NOT_FOUND && a->zone_error.code != ERR_NONE) {
+		problems_add(&a->problems, false, "/document/metadata/timezone", 0, 0, "Europe/Berlin, UTC", "%s", a->zone_error.message);
+		api_problems(a->request, &a->problems, "definition");
+		give_up(a);
+		return;
+	}
+	if (error.code == ERR_NOT_FOUND && d->schedule != NULL && schedules_have_room(&a->daemon->schedules, d->namespace, d->name, &error) != 0) {
+		api_fail(a->request, &error);
+		give_up(a);
+		return;
+	}
 	if (error.code == ERR_NOT_FOUND) {
 		a->entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(arena), .time_ms = clock_wall_ms()};
 		json_set_text(arena, a->entry.data, "namespace", d->namespace);
 		json_set_text(arena, a->entry.data, "name", d->name);
 		json_set_text(arena, a->entry.data, "version", d->version);
 		json_set_boolean(arena, a->entry.data, "registered", true);
+		if (d->schedule != NULL)
+			json_set_boolean(arena, a->entry.data, "scheduled", true);
 		entry_add_value(arena, &a->entry, "source", d->source);
 		entry_add_value(arena, &a->entry, "definition", json_print_arena(d->document, arena));
 		a->append = (struct store_append){.entries = &a->entry, .entry_count = 1, .on_done = on_added, .owner = a};

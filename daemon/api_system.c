@@ -189,6 +189,9 @@ static void add_engine(struct buffer *out, const struct daemon *daemon)
 	metric(out, "activities_in_flight", "gauge", "Attempts under way", (double)counts.in_flight);
 	metric(out, "decisions_committing", "gauge", "Decisions on their way to the disk", (double)counts.committing);
 	metric(out, "entries_total", "counter", "Journal entries since the start", (double)counts.entries);
+	metric(out, "schedules", "gauge", "Schedules", (double)daemon->schedules.count);
+	metric(out, "schedule_ticks_total", "counter", "Runs that schedules started", (double)daemon->schedules.ticked);
+	metric(out, "schedule_skipped_total", "counter", "Ticks of schedules that were skipped; journal entries schedule.skipped say why", (double)daemon->schedules.skipped);
 	metric(out, "stale_triggers_total", "counter", "Answers that came for attempts that were over", (double)counts.stale_triggers);
 }
 

@@ -12,6 +12,7 @@
 #include "daemon/feeds.h"
 #include "daemon/http_server.h"
 #include "daemon/ports.h"
+#include "daemon/schedules.h"
 #include "daemon/simulator.h"
 #include "store/store.h"
 
@@ -38,6 +39,7 @@ struct daemon {
 	struct activities *activities;
 	struct engine *engine;
 	struct feeds feeds;
+	struct schedules schedules;
 	struct http_server *http;
 	uint64_t open_at_start;
 

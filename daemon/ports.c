@@ -322,7 +322,11 @@ static void port_close_activity(void *arg, struct activity *activity)
 
 static void port_on_committed(void *arg, const char *run_id, uint64_t seq_last, bool ended)
 {
-	feeds_on_committed(&((struct ports *)arg)->daemon->feeds, run_id, seq_last, ended);
+	struct daemon *daemon = ((struct ports *)arg)->daemon;
+
+	feeds_on_committed(&daemon->feeds, run_id, seq_last, ended);
+	if (ended)
+		schedules_on_run_ended(&daemon->schedules, run_id);
 }
 
 static void port_on_run_failed(void *arg, const char *run_id, const struct error *error)

@@ -110,6 +110,7 @@ void shutdown_begin(struct daemon *daemon, const char *why)
 	notify_supervisor("STOPPING=1");
 	daemon->stage = DAEMON_DRAINING;
 	http_server_stop_accepting(daemon->http);
+	schedules_stop(&daemon->schedules);
 	engine_stop(daemon->engine);
 	uv_prepare_start(&daemon->stop_prepare, on_prepare);
 	start_stop_timer(daemon, daemon->drain_ms);

@@ -33,6 +33,7 @@ int start_journal(struct daemon *daemon, struct error *error)
 	definitions_init(&daemon->definitions);
 	feeds_init(&daemon->feeds, daemon);
 	ports_init(&daemon->ports, daemon);
+	schedules_init(&daemon->schedules, daemon);
 	return store_open(&daemon->store, &daemon->loop, &options, error);
 }
 
@@ -191,7 +192,8 @@ int start_engine(struct daemon *daemon, struct error *error)
 	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000};
 	daemon->jq = open_jq_pool(&daemon->loop);
 	daemon->engine = engine_new(&config, &engine_ports);
-	recover_runs(daemon, first, error);
+	if (recover_runs(daemon, first, error) == 0)
+		schedules_start(&daemon->schedules);
 end:
 	for (size_t i = 0; i < COUNT_OF(first->built_in); i++)
 		definition_release(first->built_in[i]);
@@ -287,6 +289,7 @@ int stop_all(struct daemon *daemon)
 		engine_free(daemon->engine);
 	jq_pool_close(daemon->jq);
 	simulators_stop(&daemon->simulators);
+	schedules_close(&daemon->schedules);
 	ports_close(&daemon->ports);
 	for (size_t i = 0; i < COUNT_OF(daemon->signals); i++)
 		uv_close((uv_handle_t *)&daemon->signals[i], NULL);

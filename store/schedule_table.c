@@ -91,25 +91,25 @@ int schedule_table_apply(struct connection *connection, const struct entry *entr
 
 /* --- for readers -------------------------------------------------------------------------------------------------- */
 
-static const char list_sql[] =
-	"SELECT s.id, s.seq, s.definition, s.namespace, s.name, s.version, s.added_ms, s.accounted_ms, coalesce(s.last_due_ms, 0), s.last_run, s.ticked, "
+#define SCHEDULE_QUERY                                                                                                                              \
+	"SELECT s.id, s.seq, s.definition, s.namespace, s.name, s.version, s.added_ms, s.accounted_ms, coalesce(s.last_due_ms, 0), s.last_run, s.ticked, " \
 	"s.skipped, s.skipped_why, s.paused, coalesce(r.ended_ms, 0), r.seq IS NOT NULL FROM schedule s LEFT JOIN run r ON r.id = s.last_run "
-	"WHERE s.id > ?1 ORDER BY s.id LIMIT ?2";
+static const char list_sql[] = SCHEDULE_QUERY "WHERE s.id > ?1 ORDER BY s.id LIMIT ?2";
+static const char get_sql[] = SCHEDULE_QUERY "WHERE s.id = ?1 LIMIT ?2";
 
-int reader_schedules(struct store_reader *reader, struct arena *arena, const char *after_id, size_t limit, struct store_schedule **schedules, size_t *count,
-		     struct error *error)
+static int read_rows(struct store_reader *reader, struct arena *arena, const char *sql, const char *id, size_t limit, struct store_schedule **schedules,
+		     size_t *count, struct error *error)
 {
 	struct connection *connection = &reader->connection;
 	sqlite3_stmt *statement;
 
-	ERROR_BEGIN(error);
 	*count = 0;
 	CHECK(limit > 0 && limit <= STORE_PAGE_MAX);
 	*schedules = arena_alloc(arena, limit * sizeof(**schedules));
-	statement = statement_take(connection, list_sql, error);
+	statement = statement_take(connection, sql, error);
 	if (statement == NULL)
 		return error->code;
-	bind_text(statement, 1, after_id == NULL ? "" : after_id);
+	bind_text(statement, 1, id);
 	bind_number(statement, 2, limit);
 	while (statement_step(connection, statement, error) > 0) {
 		struct store_schedule *schedule = &(*schedules)[(*count)++];
@@ -134,4 +134,17 @@ int reader_schedules(struct store_reader *reader, struct arena *arena, const cha
 		column_digest(statement, 2, &schedule->definition);
 	}
 	return error->code;
+}
+
+int reader_schedules(struct store_reader *reader, struct arena *arena, const char *after_id, size_t limit, struct store_schedule **schedules, size_t *count,
+		     struct error *error)
+{
+	ERROR_BEGIN(error);
+	return read_rows(reader, arena, list_sql, after_id == NULL ? "" : after_id, limit, schedules, count, error);
+}
+
+int reader_schedule(struct store_reader *reader, struct arena *arena, const char *id, struct store_schedule **schedule, size_t *count, struct error *error)
+{
+	ERROR_BEGIN(error);
+	return read_rows(reader, arena, get_sql, id, 1, schedule, count, error);
 }

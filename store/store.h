@@ -188,6 +188,7 @@ struct store_schedule {
 };
 /* By id, from after_id on (NULL: from the first). */
 int reader_schedules(struct store_reader *reader, struct arena *arena, const char *after_id, size_t limit, struct store_schedule **schedules, size_t *count, struct error *error);
+int reader_schedule(struct store_reader *reader, struct arena *arena, const char *id, struct store_schedule **schedule, size_t *count, struct error *error); /* count 0: none */
 
 struct store_document {
 	uint64_t seq;

@@ -9,7 +9,7 @@
 
 enum {
 	FIELD_COUNT = 5,
-	DAYS_AHEAD_MAX = 366 * 13, /* from one 29th of February to the next is eight years at most; on a weekday of its own is not asked for */
+	DAYS_AHEAD_MAX = 366 * 41, /* a 29th of February on one day of the week comes every 28 years, over 2100 after 40 */
 	MINUTES_PER_DAY = 1440,
 	SECONDS_PER_MINUTE = 60,
 	SECONDS_PER_DAY = 86400,
@@ -142,7 +142,7 @@ int cron_parse(const char *text, struct cron *cron, struct error *error)
 		.any_day = words[2][0] == '*',
 		.any_weekday = words[4][0] == '*',
 	};
-	/* Some day of the Gregorian calendar's whole period would do; a leap year and what follows is enough to tell. */
+	/* Every kind of year comes by in that time. */
 	for (int64_t day = time_days(2024, 1, 1); day < time_days(2024, 1, 1) + DAYS_AHEAD_MAX; day++)
 		if (day_matches(cron, day))
 			return 0;
