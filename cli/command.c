@@ -470,3 +470,35 @@ char *new_run_id(struct command *command)
 	id_make(clock_wall_ms(), random, id);
 	return arena_text(&command->arena, id);
 }
+
+void command_print_list(struct command *command, const struct json *answer, const char *name, const struct table_column *columns, size_t column_count,
+			void (*fill)(struct command *command, const struct json *item, const char **cells))
+{
+	enum { CELLS_MAX = 16 };
+	const char *cells[CELLS_MAX];
+	const struct json *list = json_get(answer, name);
+	struct table table;
+	CHECK(column_count <= CELLS_MAX);
+	if (command->output.format == FORMAT_JSON) {
+		output_json(&command->output, answer);
+		return;
+	}
+	table_init(&table, &command->arena, columns, column_count);
+	for (size_t i = 0; json_is(list, JSON_ARRAY) && i < json_count(list); i++) {
+		const struct json *item = json_at(list, i);
+		if (command->output.format == FORMAT_JSONL) {
+			output_json(&command->output, item);
+			continue;
+		}
+		fill(command, item, cells);
+		if (command->output.format == FORMAT_IDS)
+			output_line(&command->output, "%s", cells[0]);
+		table_add(&table, cells);
+		for (size_t c = 0; c < column_count; c++)
+			if (strcmp(columns[c].title, "STATUS") == 0)
+				table_colour(&table, c, status_colour(cells[c]));
+	}
+	if (command->output.format == FORMAT_TEXT)
+		table_print(&table, &command->output);
+	table_close(&table);
+}

@@ -102,6 +102,10 @@ int command_read_file(struct command *command, const char *path, struct bytes *b
 int command_read_named(struct command *command, const char *what, const char *path, size_t max, const char *max_name, struct bytes *bytes);
 /* JSON | @FILE | - ; a YAML file is taken too. */
 int command_read_value(struct command *command, const char *what, const char *text, struct json **value);
+/* A whole list in the format that was asked for: answer[name] as a table, its items a line each, ids (the first cell), or the answer itself.
+ * A column STATUS is coloured. */
+void command_print_list(struct command *command, const struct json *answer, const char *name, const struct table_column *columns, size_t column_count,
+			void (*fill)(struct command *command, const struct json *item, const char **cells));
 /* The arguments from `first` on; "-" among them: ids from standard input, one a line. */
 int command_read_ids(struct command *command, size_t first, const char ***ids, size_t *count);
 /* STATUS_USAGE, told, for what can be no id of a run (or of a fact); an id that nobody has is the daemon's to say (4). */

@@ -43,6 +43,13 @@ int command_definition_add(struct command *command)
 	return STATUS_OK;
 }
 
+static void definition_cells(struct command *command, const struct json *item, const char **cells)
+{
+	cells[0] = arena_printf(&command->arena, "%s/%s:%s", json_get_text(item, "namespace"), json_get_text(item, "name"), json_get_text(item, "version"));
+	cells[1] = output_time(&command->output, &command->arena, json_get_text(item, "addedAt"));
+	cells[2] = json_get_text(item, "digest");
+}
+
 int command_definition_list(struct command *command)
 {
 	static const struct table_column columns[] = {{"DEFINITION", 0, false}, {"ADDED", 0, false}, {"DIGEST", 0, false}};
@@ -63,28 +70,9 @@ int command_definition_list(struct command *command)
 			json_add(&command->arena, list, json_at(page, i));
 		cursor = json_count(page) == 0 ? NULL : json_get_text(answer, "cursor");
 	} while (cursor != NULL);
-	if (command->output.format == FORMAT_JSON) {
-		struct json *result = json_object(&command->arena);
-		json_set(&command->arena, result, "definitions", list);
-		output_json(&command->output, result);
-		return STATUS_OK;
-	}
-	struct table table;
-	table_init(&table, &command->arena, columns, 3);
-	for (size_t i = 0; i < json_count(list); i++) {
-		const struct json *item = json_at(list, i);
-		const char *id = arena_printf(&command->arena, "%s/%s:%s", json_get_text(item, "namespace"), json_get_text(item, "name"), json_get_text(item, "version"));
-		if (command->output.format == FORMAT_JSONL)
-			output_json(&command->output, item);
-		else if (command->output.format == FORMAT_IDS)
-			output_line(&command->output, "%s", id);
-		const char *added = json_get_text(item, "addedAt");
-		const char *cells[] = {id, output_time(&command->output, &command->arena, added), json_get_text(item, "digest")};
-		table_add(&table, cells);
-	}
-	if (command->output.format == FORMAT_TEXT)
-		table_print(&table, &command->output);
-	table_close(&table);
+	struct json *result = json_object(&command->arena);
+	json_set(&command->arena, result, "definitions", list);
+	command_print_list(command, result, "definitions", columns, sizeof columns / sizeof *columns, definition_cells);
 	return STATUS_OK;
 }
 

@@ -8,42 +8,29 @@ static const char *count_text(struct arena *arena, const struct json *object, co
 	return json_get(object, name) == NULL ? NULL : arena_printf(arena, "%.0f", json_get_number(object, name, 0));
 }
 
+static void runtime_cells(struct command *command, const struct json *item, const char **cells)
+{
+	struct arena *arena = &command->arena;
+	const char *in_flight = count_text(arena, item, "inFlight"), *concurrency = count_text(arena, item, "concurrency"), *kind = json_get_text(item, "kind");
+	cells[0] = json_get_text(item, "name");
+	/* A simulator behind another kind says so. */
+	cells[1] = json_get_boolean(item, "simulated", false) && strcmp(kind, "simulator") != 0 ? arena_printf(arena, "%s (simulated)", kind) : kind;
+	cells[2] = json_get_text(item, "status");
+	cells[3] = in_flight == NULL ? NULL : arena_printf(arena, "%s of %s", in_flight, concurrency == NULL ? "?" : concurrency);
+	cells[4] = count_text(arena, item, "waiting");
+	cells[5] = json_get_text(item, "model");
+	cells[6] = json_get_text(item, "url");
+}
+
 int command_runtime_list(struct command *command)
 {
 	static const struct table_column columns[] = {{"NAME", 0, false}, {"KIND", 0, false}, {"STATUS", 0, false}, {"IN FLIGHT", 0, true}, {"WAITING", 0, true},
 						      {"MODEL", 40, false}, {"URL", 0, false}};
-	struct arena *arena = &command->arena;
 	struct json *answer;
 	int status = command_get(command, "/v1/runtimes", &answer);
-	if (status != STATUS_OK)
-		return status;
-	if (command->output.format == FORMAT_JSON) {
-		output_json(&command->output, answer);
-		return STATUS_OK;
-	}
-	struct table table;
-	const struct json *list = json_get(answer, "runtimes");
-	table_init(&table, arena, columns, sizeof columns / sizeof *columns);
-	for (size_t i = 0; i < json_count(list); i++) {
-		const struct json *item = json_at(list, i);
-		if (command->output.format == FORMAT_JSONL)
-			output_json(&command->output, item);
-		else if (command->output.format == FORMAT_IDS)
-			output_line(&command->output, "%s", json_get_text(item, "name"));
-		const char *in_flight = count_text(arena, item, "inFlight"), *concurrency = count_text(arena, item, "concurrency");
-		const char *cells[] = {json_get_text(item, "name"),
-				       /* A simulator behind another kind says so. */
-				       json_get_boolean(item, "simulated", false) && strcmp(json_get_text(item, "kind"), "simulator") != 0 ?
-					       arena_printf(arena, "%s (simulated)", json_get_text(item, "kind")) : json_get_text(item, "kind"),
-				       json_get_text(item, "status"), in_flight == NULL ? NULL : arena_printf(arena, "%s of %s", in_flight, concurrency == NULL ? "?" : concurrency),
-				       count_text(arena, item, "waiting"), json_get_text(item, "model"), json_get_text(item, "url")};
-		table_add(&table, cells);
-		table_colour(&table, 2, status_colour(cells[2]));
-	}
-	if (command->output.format == FORMAT_TEXT)
-		table_print(&table, &command->output);
-	table_close(&table);
-	return STATUS_OK;
+	if (status == STATUS_OK)
+		command_print_list(command, answer, "runtimes", columns, sizeof columns / sizeof *columns, runtime_cells);
+	return status;
 }
 
 /* Members one a line; deeper ones as JSON. */

@@ -21,38 +21,30 @@ static const char *when_text(struct arena *arena, const struct json *schedule)
 	return text;
 }
 
+static void schedule_cells(struct command *command, const struct json *item, const char **cells)
+{
+	struct arena *arena = &command->arena;
+	cells[0] = json_get_text(item, "id");
+	cells[1] = json_get_text(item, "status");
+	cells[2] = when_text(arena, json_get(item, "schedule"));
+	cells[3] = output_time(&command->output, arena, json_get_text(item, "nextAt"));
+	cells[4] = output_time(&command->output, arena, json_get_text(item, "lastAt"));
+	cells[5] = arena_printf(arena, "%.0f", json_get_number(item, "runs", 0));
+	cells[6] = arena_printf(arena, "%.0f", json_get_number(item, "skipped", 0));
+}
+
 int command_schedule_list(struct command *command)
 {
-	static const struct table_column columns[] = {{"ID", 0, false},	      {"STATUS", 0, false}, {"WHEN", 40, false},   {"NEXT", 0, false},
-						      {"LAST", 0, false},     {"RUNS", 0, true},    {"SKIPPED", 0, true}};
-	struct arena *arena = &command->arena;
+	static const struct table_column columns[] = {{"ID", 0, false},	  {"STATUS", 0, false}, {"WHEN", 40, false},  {"NEXT", 0, false},
+						      {"LAST", 0, false}, {"RUNS", 0, true},	{"SKIPPED", 0, true}};
 	struct json *answer;
 	int status = command_get(command, "/v1/schedules", &answer);
 	if (status != STATUS_OK)
 		return status;
-	if (command->output.format == FORMAT_JSON) {
-		output_json(&command->output, answer);
-		return STATUS_OK;
-	}
-	struct table table;
-	const struct json *list = json_get(answer, "schedules");
-	table_init(&table, arena, columns, sizeof columns / sizeof *columns);
-	for (size_t i = 0; i < json_count(list); i++) {
-		const struct json *item = json_at(list, i);
-		if (command->output.format == FORMAT_JSONL)
-			output_json(&command->output, item);
-		else if (command->output.format == FORMAT_IDS)
-			output_line(&command->output, "%s", json_get_text(item, "id"));
-		const char *cells[] = {json_get_text(item, "id"), json_get_text(item, "status"), when_text(arena, json_get(item, "schedule")),
-				       output_time(&command->output, arena, json_get_text(item, "nextAt")), output_time(&command->output, arena, json_get_text(item, "lastAt")),
-				       arena_printf(arena, "%.0f", json_get_number(item, "runs", 0)), arena_printf(arena, "%.0f", json_get_number(item, "skipped", 0))};
-		table_add(&table, cells);
-	}
-	if (command->output.format == FORMAT_TEXT && json_count(list) == 0)
+	if (command->output.format == FORMAT_TEXT && json_count(json_get(answer, "schedules")) == 0)
 		output_note(&command->output, "no schedules; a definition with `schedule` makes one when it is added");
-	else if (command->output.format == FORMAT_TEXT)
-		table_print(&table, &command->output);
-	table_close(&table);
+	else
+		command_print_list(command, answer, "schedules", columns, sizeof columns / sizeof *columns, schedule_cells);
 	return STATUS_OK;
 }
 
