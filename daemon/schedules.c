@@ -392,7 +392,7 @@ static void load_work(struct store_reader *reader, struct store_read *read)
 {
 	struct loading *loading = read->owner;
 	int code = loading->id[0] != '\0' ? reader_schedule(reader, &read->arena, loading->id, &loading->rows, &loading->count, &read->error)
-					  : reader_schedules(reader, &read->arena, NULL, SCHEDULES_MAX, &loading->rows, &loading->count, &read->error);
+					  : reader_schedules(reader, &read->arena, NULL, 2 * SCHEDULES_MAX /* a few may have come in at once */, &loading->rows, &loading->count, &read->error);
 
 	if (code != 0)
 		return;
@@ -494,7 +494,7 @@ int schedules_have_room(const struct schedules *schedules, const char *namespace
 	snprintf(id, sizeof id, "%.63s.%.63s", namespace, name);
 	if (schedules->count < SCHEDULES_MAX || find(schedules, id) != NULL)
 		return 0;
-	return error_set(error, ERR_BUSY, "%d schedules are there, the limit (SCHEDULES_MAX)", SCHEDULES_MAX);
+	return error_set(error, ERR_TOO_LARGE, "%d schedules are there, the limit (SCHEDULES_MAX); end one with a version that has no `schedule`", SCHEDULES_MAX);
 }
 
 void schedules_on_run_ended(struct schedules *schedules, const char *run_id)

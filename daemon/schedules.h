@@ -39,7 +39,7 @@ void schedules_close(struct schedules *schedules); /* nothing may be under way *
 /* The row of a schedule may have changed: a definition of this name was added. */
 void schedules_reload(struct schedules *schedules, const char *namespace, const char *name);
 void schedules_on_run_ended(struct schedules *schedules, const char *run_id);
-/* ERR_BUSY: SCHEDULES_MAX are there and this is not one of them. */
+/* ERR_TOO_LARGE: SCHEDULES_MAX are there and this is not one of them. */
 int schedules_have_room(const struct schedules *schedules, const char *namespace, const char *name, struct error *error);
 /* The rules of a zone from the system's zone files. Blocks: not on the loop. ERR_NOT_FOUND: there is no such zone. */
 int schedules_load_zone(struct arena *arena, const char *name, const struct zone **zone, struct digest *digest, struct error *error);

@@ -183,4 +183,21 @@ await test('a new version takes the schedule over or ends it; inline runs make n
 	await daemon.stop();
 });
 
+await test('a thousand schedules are the limit; one that is there may still change', async () => {
+	const daemon = new Daemon('schedules', {});
+	await daemon.start();
+	for (let i = 0; i < 1000; i += 50)
+		await Promise.all(Array.from({ length: 50 }, (_, n) => daemon.post('/v1/definitions', scheduled(`many-${i + n}`, { every: { hours: 1 } }), 201)));
+	await until('all are there', async () => await daemon.metric('reprise_schedules') === 1000);
+	problem(await daemon.ask('POST', '/v1/definitions', scheduled('one-more', { every: { hours: 1 } })), 413, /1000 schedules are there, the limit \(SCHEDULES_MAX\)/);
+	const changed = scheduled('many-7', { every: { hours: 2 } });
+	changed.document.version = '2.0.0';
+	await daemon.post('/v1/definitions', changed, 201);
+	await daemon.kill();
+	await daemon.start();
+	await until('all are there again', async () => await daemon.metric('reprise_schedules') === 1000);
+	equal((await daemon.get('/v1/schedules/tests.many-7')).workflow.version, '2.0.0', 'the new version');
+	await daemon.stop();
+});
+
 await finish();
