@@ -436,6 +436,8 @@ int activities_open(struct activities **result, uv_loop_t *loop, const struct ac
 	list_init(&activities->deadlines_free);
 	list_init(&activities->deadlines_used);
 	documents_init(&activities->documents);
+	activities->secrets = config->secrets;
+	activities->secret_count = config->secret_count;
 	activities->http_allow = address_rules_new(config->http_allow, config->http_allow_count, error);
 	if (activities->http_allow == NULL)
 		goto fail;

@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "activities/runtime.h"
+#include "activities/secrets.h"
 #include "workflow/base/failure.h"
 #include "workflow/base/list.h"
 
@@ -65,6 +66,7 @@ typedef void (*activity_done_cb)(struct activity *activity);
 struct activity {
 	enum activity_kind kind;
 	const char *run_id, *step_id;
+	const char *namespace; /* of the workflow, for its secrets; NULL: it may use none */
 	const char *idempotency_key; /* 64 hex digits */
 	unsigned attempt; /* from 1 */
 	const struct json *with; /* evaluated arguments */
@@ -112,6 +114,8 @@ struct activities_config {
 	size_t runtime_count;
 	const char *const *http_allow; /* words and networks that `call: http` may reach: "public", "127.0.0.0/8", "[::1]/128", "host.example" */
 	size_t http_allow_count;
+	const struct secret_config *secrets; /* borrowed for as long as the activities are there */
+	size_t secret_count;
 	const char *daemon_version;
 };
 

@@ -496,6 +496,11 @@ static void set_options(struct transfer *transfer)
 		curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)transfer->body.len);
 		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, transfer->body.len > 0 ? (const char *)transfer->body.data : "");
 	}
+	if (transfer->digest_username != NULL) {
+		curl_easy_setopt(easy, CURLOPT_HTTPAUTH, (long)CURLAUTH_DIGEST);
+		curl_easy_setopt(easy, CURLOPT_USERNAME, transfer->digest_username);
+		curl_easy_setopt(easy, CURLOPT_PASSWORD, transfer->digest_password);
+	}
 	if (is_head)
 		curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
 	else

@@ -40,6 +40,8 @@ enum transfer_end {
 struct transfer {
 	const char *method, *url;
 	const char *headers; /* lines "Name: value", each ending in '\n'; NULL: none */
+	/* For a peer that asks for HTTP digest authentication: curl answers its challenge within the transfer. NULL: none. */
+	const char *digest_username, *digest_password;
 	struct bytes body;
 	bool has_body;
 	bool effectful; /* a connection of its own, used once: curl re-sends on a reused one that breaks (semantics.md 3) */

@@ -8,12 +8,26 @@
 #include "activities/internal.h"
 #include "workflow/base/check.h"
 
-enum { QUERY_VALUE_LEN_MAX = 4096 };
+enum {
+	QUERY_VALUE_LEN_MAX = 4096,
+	HIDDEN_HEADERS_MAX = 24, /* headers of one request that come from secrets or from its authentication */
+};
+#define HIDDEN_TEXT "***" /* what is shown of them */
 
 enum output_kind { OUTPUT_CONTENT, OUTPUT_RAW, OUTPUT_RESPONSE };
 
+/* A header whose value is sent and never shown; in headers stands HIDDEN_TEXT. */
+struct hidden_header {
+	const char *name;
+	char *value; /* wiped at the end */
+};
+
 struct http_work {
 	struct work work;
+	struct hidden_header hidden[HIDDEN_HEADERS_MAX];
+	size_t hidden_count;
+	char *digest_username, *digest_password; /* NULL: no digest authentication; wiped */
+	struct secret_texts secrets; /* are blotted out of what the peer answers */
 	enum output_kind output;
 	bool follow;
 	const char *method, *url;
@@ -77,9 +91,19 @@ static bool is_header_value(const char *value)
 	return true;
 }
 
-static bool read_headers(struct http_work *own, const struct json *headers, struct error *error)
+/* Those that curl and the connection decide. */
+static bool is_our_header(const char *name)
 {
 	static const char *const ours[] = {"Content-Length", "Transfer-Encoding", "Connection", "Expect", "Upgrade"};
+
+	for (size_t i = 0; i < COUNT_OF(ours); i++)
+		if (strcasecmp(name, ours[i]) == 0)
+			return true;
+	return false;
+}
+
+static bool read_headers(struct http_work *own, const struct json *headers, struct error *error)
+{
 	struct activity *activity = own->work.activity;
 	struct arena *arena = &activity->arena;
 
@@ -96,11 +120,10 @@ static bool read_headers(struct http_work *own, const struct json *headers, stru
 			error_set(error, ERR_INVALID, "headers.%.60s: not a header's name, or not a text on one line", member->name);
 			return false;
 		}
-		for (size_t j = 0; j < COUNT_OF(ours); j++)
-			if (strcasecmp(member->name, ours[j]) == 0) {
-				error_set(error, ERR_INVALID, "headers.%.60s is set by the daemon", member->name);
-				return false;
-			}
+		if (is_our_header(member->name)) {
+			error_set(error, ERR_INVALID, "headers.%.60s is set by the daemon", member->name);
+			return false;
+		}
 		json_set_text(arena, own->headers, member->name, value);
 	}
 	if (find_header(own->headers, "Idempotency-Key") == NULL && activity->idempotency_key != NULL)
@@ -236,6 +259,197 @@ static bool read_arguments(struct http_work *own, struct error *error)
 	       read_body(own, json_get(with, "body"), error);
 }
 
+/* ---- Secrets and authentication ---- */
+
+static void wipe_text(char **text)
+{
+	if (*text != NULL)
+		explicit_bzero(*text, strlen(*text));
+	free(*text);
+	*text = NULL;
+}
+
+static void remove_header(struct http_work *own, const char *name)
+{
+	for (size_t i = json_count(own->headers); i > 0; i--)
+		if (strcasecmp(own->headers->object.members[i - 1].name, name) == 0)
+			json_remove(own->headers, own->headers->object.members[i - 1].name);
+}
+
+/* Takes the value. */
+static bool hide_header(struct http_work *own, const char *name, char *value, struct error *error)
+{
+	if (own->hidden_count == HIDDEN_HEADERS_MAX)
+		error_set(error, ERR_TOO_LARGE, "more than %d headers with secrets (HIDDEN_HEADERS_MAX)", HIDDEN_HEADERS_MAX);
+	else if (!is_header_name(name) || is_our_header(name) || !is_header_value(value))
+		error_set(error, ERR_INVALID, "headers.%.60s: not a header's name, set by the daemon, or its secret is not one line of text", name);
+	else {
+		remove_header(own, name); /* one of another case, or of the definition beside an authentication */
+		json_set_text(&own->work.activity->arena, own->headers, name, HIDDEN_TEXT);
+		own->hidden[own->hidden_count++] = (struct hidden_header){arena_text(&own->work.activity->arena, name), value};
+		return true;
+	}
+	wipe_text(&value);
+	return false;
+}
+
+static void wipe_secrets(struct http_work *own)
+{
+	for (size_t i = 0; i < own->hidden_count; i++)
+		wipe_text(&own->hidden[i].value);
+	own->hidden_count = 0;
+	wipe_text(&own->digest_username);
+	wipe_text(&own->digest_password);
+}
+
+/* Another host is told nothing that was meant for the first one. */
+static void forget_secrets(struct http_work *own)
+{
+	for (size_t i = 0; i < own->hidden_count; i++)
+		remove_header(own, own->hidden[i].name);
+	wipe_secrets(own);
+}
+
+static const char *find_secret(struct http_work *own, const char *name, struct error *error)
+{
+	const struct activities *activities = own->work.activities;
+	const char *namespace = own->work.activity->namespace;
+	const struct secret_config *secret = secret_find(activities->secrets, activities->secret_count, name, namespace != NULL ? namespace : "", own->host, error);
+
+	if (secret == NULL)
+		return NULL;
+	secret_texts_add(&own->secrets, secret->value);
+	return secret->value;
+}
+
+/* One part of the authentication: from the arguments, from a secret, or from a secret that has all parts (`whole`). */
+static const char *credential(struct http_work *own, const struct json *given, const struct json *names, const struct json *whole, const char *name, struct error *error)
+{
+	const char *secret = json_get_text(names, name), *text = NULL;
+
+	if (whole != NULL)
+		text = json_get_text(whole, name);
+	else if (secret != NULL)
+		text = find_secret(own, secret, error);
+	else if (json_get(given, name) != NULL)
+		text = scalar_text(&own->work.activity->arena, json_get(given, name));
+	if (text == NULL && error->code == ERR_NONE)
+		error_set(error, ERR_INVALID, "authentication: %s is missing or no text", name);
+	return text;
+}
+
+/* {use: SECRET}: a JSON object with the parts, or "username:password", or the token alone. The parts live in `arena`, which is wiped. */
+static struct json *whole_secret(struct http_work *own, struct arena *arena, const char *name, bool is_token, struct error *error)
+{
+	const char *text = find_secret(own, name, error), *colon;
+	struct json *parts;
+
+	if (text == NULL)
+		return NULL;
+	parts = text[0] == '{' ? json_parse(arena, bytes_text(text), JSON_STRICT, NULL, NULL) : NULL;
+	if (json_is(parts, JSON_OBJECT))
+		return parts;
+	parts = json_object(arena);
+	colon = strchr(text, ':');
+	if (is_token)
+		json_set_text(arena, parts, "token", text);
+	else if (colon != NULL) {
+		json_set(arena, parts, "username", json_text_len(arena, text, (size_t)(colon - text)));
+		json_set_text(arena, parts, "password", colon + 1);
+	}
+	return parts;
+}
+
+static bool set_basic(struct http_work *own, const char *username, const char *password, struct error *error)
+{
+	struct buffer pair, value;
+	bool ok;
+
+	if (strchr(username, ':') != NULL) {
+		error_set(error, ERR_INVALID, "authentication: a username for basic has no ':'");
+		return false;
+	}
+	buffer_init(&pair, CURL_REQUEST_HEADERS_MAX);
+	buffer_init(&value, 2 * (size_t)CURL_REQUEST_HEADERS_MAX);
+	buffer_printf(&pair, "%s:%s", username, password);
+	buffer_add_text(&value, "Basic ");
+	base64_add(&value, buffer_bytes(&pair));
+	secret_texts_add(&own->secrets, buffer_text(&value) + 6);
+	ok = hide_header(own, "Authorization", memory_text(buffer_text(&value)), error);
+	explicit_bzero(pair.data, pair.cap);
+	explicit_bzero(value.data, value.cap);
+	buffer_close(&pair);
+	buffer_close(&value);
+	return ok;
+}
+
+static bool set_bearer(struct http_work *own, const char *token, struct error *error)
+{
+	char *value = memory_alloc(strlen(token) + 8);
+
+	memcpy(value, "Bearer ", 7);
+	strcpy(value + 7, token);
+	secret_texts_add(&own->secrets, token);
+	return hide_header(own, "Authorization", value, error);
+}
+
+static bool read_authentication(struct http_work *own, const struct json *with, struct error *error)
+{
+	const struct json *given = json_get(with, "authentication"), *names = json_get(json_get(with, "secrets"), "authentication");
+	const char *scheme = json_get_text(given, "scheme"), *use = json_get_text(names, "use"), *username, *password, *token;
+	struct json *whole = NULL;
+	struct arena arena;
+	bool is_token, ok = false;
+
+	if (scheme == NULL)
+		return true;
+	is_token = strcmp(scheme, "bearer") == 0;
+	arena_init(&arena);
+	if (use != NULL && (whole = whole_secret(own, &arena, use, is_token, error)) == NULL)
+		goto out;
+	if (is_token) {
+		token = credential(own, given, names, whole, "token", error);
+		ok = token != NULL && set_bearer(own, token, error);
+		goto out;
+	}
+	username = credential(own, given, names, whole, "username", error);
+	password = username != NULL ? credential(own, given, names, whole, "password", error) : NULL;
+	if (password == NULL)
+		goto out;
+	secret_texts_add(&own->secrets, password);
+	if (strcmp(scheme, "basic") == 0) {
+		ok = set_basic(own, username, password, error);
+	} else {
+		own->digest_username = memory_text(username);
+		own->digest_password = memory_text(password);
+		remove_header(own, "Authorization");
+		ok = true;
+	}
+out:
+	for (size_t i = 0; i < json_count(whole); i++)
+		if (json_is(whole->object.members[i].value, JSON_STRING))
+			explicit_bzero((char *)whole->object.members[i].value->string.text, whole->object.members[i].value->string.len);
+	arena_close(&arena);
+	return ok;
+}
+
+/* Values for the names in `secrets`, which only the loader of the definition writes. */
+static bool resolve_secrets(struct http_work *own, const struct json *with, struct error *error)
+{
+	const struct json *headers = json_get(json_get(with, "secrets"), "headers");
+
+	for (size_t i = 0; i < json_count(headers); i++) {
+		const struct json_member *member = &headers->object.members[i];
+		const char *value = i < HIDDEN_HEADERS_MAX && json_is(member->value, JSON_STRING) ? find_secret(own, member->value->string.text, error) : NULL;
+
+		if (i == HIDDEN_HEADERS_MAX)
+			error_set(error, ERR_TOO_LARGE, "more than %d headers with secrets (HIDDEN_HEADERS_MAX)", HIDDEN_HEADERS_MAX);
+		if (value == NULL || !hide_header(own, member->name, memory_text(value), error))
+			return false;
+	}
+	return read_authentication(own, with, error);
+}
+
 /* ---- Results ---- */
 
 /* Header bytes beyond ASCII have no stated meaning; taken as Latin-1 they always become a text. */
@@ -347,6 +561,12 @@ static struct json *make_output(struct http_work *own, struct error *error)
 	request = json_object(arena);
 	json_set_text(arena, request, "method", own->method);
 	json_set_text(arena, request, "uri", own->url);
+	if (own->hops > 0) { /* the peer wrote this one */
+		char *shown = arena_text(arena, own->url);
+
+		secret_texts_blot(&own->secrets, (uint8_t *)shown, strlen(shown));
+		json_set_text(arena, request, "uri", shown);
+	}
 	json_set(arena, request, "headers", own->headers);
 	json_set(arena, output, "request", request);
 	json_set_number(arena, output, "statusCode", own->transfer.status);
@@ -394,6 +614,8 @@ static void free_work(struct work *work)
 	struct activities *activities = work->activities;
 
 	leave_wire(own);
+	wipe_secrets(own); /* the headers themselves are in the result perhaps */
+	secret_texts_close(&own->secrets);
 	if (own->waiting) {
 		list_remove(&own->link);
 		activities->http.waiting_count--;
@@ -452,12 +674,9 @@ static void follow(struct http_work *own)
 	}
 	/* Another origin is not told what was meant for the first one. */
 	if (!same_origin(own)) {
-		static const char *const secret[] = {"Authorization", "Cookie"};
-
-		for (size_t j = 0; j < COUNT_OF(secret); j++)
-			for (size_t i = json_count(own->headers); i > 0; i--)
-				if (strcasecmp(own->headers->object.members[i - 1].name, secret[j]) == 0)
-					json_remove(own->headers, own->headers->object.members[i - 1].name);
+		forget_secrets(own);
+		remove_header(own, "Authorization");
+		remove_header(own, "Cookie");
 	}
 	memcpy(own->host, host, sizeof(host));
 	send_hop(own);
@@ -548,6 +767,9 @@ static void on_transferred(struct transfer *transfer)
 	struct activity_result *result = &work->activity->result;
 
 	deadline_stop(own->connect);
+	/* Before anything of it is kept: a peer may say back what it was told. */
+	secret_texts_blot(&own->secrets, transfer->received.data, transfer->received.len);
+	secret_texts_blot(&own->secrets, transfer->header_lines.data, transfer->header_lines.len);
 	if (result->active_from_us != 0)
 		result->active_until_us = transfer->last_byte_us != 0 && transfer->end == TRANSFER_COMPLETE ? transfer->last_byte_us :
 													       now_us(work->activities);
@@ -636,24 +858,30 @@ static bool on_data(struct transfer *transfer, struct bytes data)
 static void send_hop(struct http_work *own)
 {
 	struct work *work = &own->work;
-	struct arena *arena = &work->activity->arena;
 	struct buffer headers;
 	struct error error;
+	bool failed, too_large;
 
 	buffer_init(&headers, CURL_REQUEST_HEADERS_MAX);
 	for (size_t i = 0; i < json_count(own->headers); i++) {
 		const struct json_member *member = &own->headers->object.members[i];
+		const char *value = member->value->string.text;
 
+		for (size_t k = 0; k < own->hidden_count; k++)
+			if (strcmp(own->hidden[k].name, member->name) == 0)
+				value = own->hidden[k].value;
 		buffer_add_text(&headers, member->name);
-		buffer_add_text(&headers, member->value->string.len > 0 ? ": " : ":");
-		buffer_add_text(&headers, member->value->string.text);
+		buffer_add_text(&headers, value[0] != '\0' ? ": " : ":");
+		buffer_add_text(&headers, value);
 		buffer_add_char(&headers, '\n');
 	}
 	own->receiving = false;
 	own->transfer = (struct transfer){
 		.method = own->method,
 		.url = own->url,
-		.headers = arena_text(arena, buffer_text(&headers)),
+		.headers = buffer_text(&headers), /* curl copies them */
+		.digest_username = own->digest_username,
+		.digest_password = own->digest_password,
 		.body = own->body,
 		.has_body = own->has_body,
 		.effectful = true,
@@ -669,13 +897,17 @@ static void send_hop(struct http_work *own)
 	own->transfer_open = true;
 	if (headers.overflow)
 		error_set(&error, ERR_TOO_LARGE, "the request's headers are larger than %d bytes (CURL_REQUEST_HEADERS_MAX)", CURL_REQUEST_HEADERS_MAX);
-	if (headers.overflow || transfer_start(work->activities->curl, &own->transfer, &error) != 0) {
-		own->transfer_open = !headers.overflow;
+	too_large = headers.overflow;
+	failed = too_large || transfer_start(work->activities->curl, &own->transfer, &error) != 0;
+	own->transfer.headers = NULL;
+	if (headers.data != NULL)
+		explicit_bzero(headers.data, headers.cap);
+	buffer_close(&headers);
+	if (failed) {
+		own->transfer_open = !too_large;
 		work_finish(work, FAILURE_CONFIGURATION, "%s", error.message);
-		buffer_close(&headers);
 		return;
 	}
-	buffer_close(&headers);
 	deadline_start(own->connect, HTTP_CONNECT_MS);
 }
 
@@ -708,6 +940,7 @@ static void admit(struct activities *activities)
 int http_activity_start(struct activities *activities, struct activity *activity, struct error *error)
 {
 	struct http_work *own = memory_zero(sizeof(*own));
+	struct error why = {0};
 
 	own->work.cancel = cancel_work;
 	own->work.free = free_work;
@@ -726,6 +959,10 @@ int http_activity_start(struct activities *activities, struct activity *activity
 			    "the host may not be reached: http.allow is empty; to allow it add http: {allow: ['%s']} to the configuration file and "
 			    "restart reprised",
 			    own->host);
+		return 0;
+	}
+	if (!resolve_secrets(own, activity->with, &why)) {
+		work_finish(&own->work, why.code == ERR_DENIED ? FAILURE_FORBIDDEN : FAILURE_CONFIGURATION, "%s", why.message);
 		return 0;
 	}
 	own->connect = deadline_new(activities, on_connect_due, own);

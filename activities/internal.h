@@ -57,6 +57,8 @@ struct activities {
 	size_t runtime_count;
 	struct list notes; /* configuration records on their way to the journal; runtimes.c */
 	struct address_rules *http_allow;
+	const struct secret_config *secrets;
+	size_t secret_count;
 	struct {
 		struct list waiting; /* first come, first served */
 		size_t waiting_count, in_flight;

@@ -334,31 +334,31 @@ end:
 	return error->code;
 }
 
-static void read_hosts(struct reading *r, const struct json *value, void *target)
+static void read_texts(struct reading *r, const struct json *value, void *target)
 {
-	struct json **hosts = target;
+	const struct json **texts = target;
 
-	if (!expect(r, value, JSON_ARRAY, "a list of hosts"))
+	if (!expect(r, value, JSON_ARRAY, "a list of texts"))
 		return;
 	for (size_t i = 0; i < json_count(value); i++) {
 		size_t before = enter_item(r, i);
-		expect(r, json_at(value, i), JSON_STRING, "a host");
+		expect(r, json_at(value, i), JSON_STRING, "a text");
 		leave(r, before);
 	}
-	*hosts = (struct json *)value;
+	*texts = value;
 }
 
 static void read_secret(struct reading *r, const char *name, const struct json *value)
 {
-	struct config_secret *secret = &r->config->secrets[r->config->secret_count];
+	struct secret_config *secret = &r->config->secrets[r->config->secret_count];
 	const char *file = NULL, *variable = NULL, *credential = NULL;
 	struct error error = {0};
 	const struct key keys[] = {
 		{"file", read_path, &file, NULL},
 		{"env", read_text, &variable, NULL},
 		{"credential", read_text, &credential, NULL},
-		{"hosts", read_hosts, &secret->hosts, NULL},
-		{"namespaces", NULL, NULL, "secrets are used by runtimes alone so far, not by workflows"},
+		{"hosts", read_texts, &secret->hosts, NULL},
+		{"namespaces", read_texts, &secret->namespaces, NULL},
 	};
 
 	if (!expect(r, value, JSON_OBJECT, "a mapping with file, env or credential"))
@@ -368,6 +368,8 @@ static void read_secret(struct reading *r, const char *name, const struct json *
 		complain(r, false, NULL, "a secret comes from exactly one of file, env and credential");
 		return;
 	}
+	if (secret->namespaces && !secret->hosts)
+		complain(r, false, "hosts: [api.example]", "a secret that workflows may use lists the hosts that it may be sent to");
 	if (credential) {
 		const char *folder = getenv("CREDENTIALS_DIRECTORY");
 		if (!folder || strchr(credential, '/')) {
@@ -583,7 +585,7 @@ static void use_secret(struct reading *r, struct runtime_config *runtime, const 
 	size_t before = enter(r, "apiKey");
 
 	for (size_t i = 0; i < r->config->secret_count; i++) {
-		struct config_secret *secret = &r->config->secrets[i];
+		struct secret_config *secret = &r->config->secrets[i];
 		if (strcmp(secret->name, name) != 0)
 			continue;
 		runtime->api_key = secret->value;
@@ -591,12 +593,7 @@ static void use_secret(struct reading *r, struct runtime_config *runtime, const 
 			complain(r, false, "a key is one line", "secret '%s' holds a line break, which no header can carry", name);
 		if (secret->hosts && runtime->url) {
 			const char *host = url_host(&r->config->arena, runtime->url);
-			bool allowed = false;
-			for (size_t h = 0; h < json_count(secret->hosts); h++) {
-				const struct json *item = json_at(secret->hosts, h);
-				allowed |= json_is(item, JSON_STRING) && strcasecmp(item->string.text, host) == 0;
-			}
-			if (!allowed)
+			if (!secret_allows_host(secret, host))
 				complain(r, false, "add it to the secret's hosts if that is meant", "secret '%s' may not be sent to %s", name, host);
 		}
 		goto end;
@@ -1007,6 +1004,8 @@ struct json *config_json(const struct config *config, struct arena *arena)
 		struct json *secret = json_object(arena);
 		if (config->secrets[i].hosts)
 			json_set(arena, secret, "hosts", json_copy(arena, config->secrets[i].hosts));
+		if (config->secrets[i].namespaces)
+			json_set(arena, secret, "namespaces", json_copy(arena, config->secrets[i].namespaces));
 		json_set(arena, secrets, config->secrets[i].name, secret);
 	}
 	json_set(arena, json, "secrets", secrets);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "activities/runtime.h"
+#include "activities/secrets.h"
 #include "workflow/language/definition.h"
 
 enum {
@@ -30,11 +31,6 @@ struct config_limits {
 	int64_t request_ms; /* a request must have come in by then, see HTTP_BODY_BYTES_PER_MS for long ones */
 };
 
-struct config_secret {
-	const char *name, *value;
-	struct json *hosts; /* [text], or NULL: any */
-};
-
 struct config {
 	struct arena arena;
 	const char *file; /* NULL: none was found */
@@ -49,7 +45,7 @@ struct config {
 	const char *fact_key_file, *log_key_file; /* NULL: in the data folder */
 	unsigned checkpoint_entries;
 	int64_t checkpoint_every_ms;
-	struct config_secret *secrets;
+	struct secret_config *secrets;
 	size_t secret_count;
 	struct config_limits limits;
 };

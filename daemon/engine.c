@@ -490,6 +490,7 @@ static void start_activity(struct run *run, const struct effect *effect)
 	activity->activity.kind = activity_kind_of(effect->function);
 	activity->activity.run_id = arena_text(&activity->arena, run->id);
 	activity->activity.step_id = arena_text(&activity->arena, effect->step_id);
+	activity->activity.namespace = arena_text(&activity->arena, run->live->state.definition->namespace);
 	activity->activity.idempotency_key = arena_text(&activity->arena, effect->key);
 	activity->activity.attempt = effect->attempt;
 	activity->activity.with = json_copy(&activity->arena, effect->with);

@@ -179,7 +179,7 @@ int start_engine(struct daemon *daemon, struct error *error)
 {
 	struct activities_config activities = {
 		.runtimes = daemon->config.runtimes, .runtime_count = daemon->config.runtime_count, .http_allow = (const char *const *)daemon->config.http_allow,
-		.http_allow_count = daemon->config.http_allow_count, .daemon_version = REPRISE_VERSION,
+		.http_allow_count = daemon->config.http_allow_count, .secrets = daemon->config.secrets, .secret_count = daemon->config.secret_count, .daemon_version = REPRISE_VERSION,
 	};
 	struct activity_ports activity_ports = ports_for_activities(&daemon->ports);
 	struct engine_ports engine_ports = ports_for_engine(&daemon->ports);

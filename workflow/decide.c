@@ -1279,7 +1279,7 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 	}
 	const char *title = arena_printf(d->arena, "Attempt %u failed: %s", instance->attempt, failure_name(outcome->failure));
 	fault_task(d, instance->task, instance->path, instance->path_count,
-		   error_json(d, failure_error_type(outcome->failure), outcome->status >= 400 ? outcome->status : failure_status(outcome->failure), title,
+		   error_json(d, failure_error_type(outcome->failure), outcome->status >= 300 ? outcome->status : failure_status(outcome->failure), title,
 			      outcome->detail, instance->task->reference, failure_name(outcome->failure)));
 }
 

@@ -20,7 +20,8 @@
 	X(FAILURE_CONFIGURATION, "configuration", false, "configuration", 400)    \
 	X(FAILURE_RUNTIME_ERROR, "runtime-error", true, "communication", 500)     \
 	X(FAILURE_CANCELLED, "cancelled", false, "runtime", 500)                  \
-	X(FAILURE_INTERRUPTED, "interrupted", true, "runtime", 500)
+	X(FAILURE_INTERRUPTED, "interrupted", true, "runtime", 500)               \
+	X(FAILURE_FORBIDDEN, "forbidden", false, "authorization", 403)
 
 enum failure_class {
 #define X(name, text, again, type, status) name,

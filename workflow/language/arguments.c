@@ -79,7 +79,7 @@ static void check_uri(struct checker *checker, const struct json *value)
 
 static void check_endpoint(struct checker *checker, const struct json *value)
 {
-	static const struct key keys[] = {{"uri", KEY_REQUIRED, NULL}, {"authentication", KEY_LATER, NULL}};
+	static const struct key keys[] = {{"uri", KEY_REQUIRED, NULL}, {"authentication", KEY_OPTIONAL, NULL}};
 
 	if (!json_is(value, JSON_OBJECT)) {
 		check_uri(checker, value);
@@ -87,6 +87,7 @@ static void check_endpoint(struct checker *checker, const struct json *value)
 	}
 	checker_keys(checker, value, keys, COUNT_OF(keys), "an endpoint");
 	check_member(checker, value, "uri", check_uri);
+	check_member(checker, value, "authentication", authentication_check);
 }
 
 /* Header names are tokens (RFC 9110); values have no line ends: neither may smuggle in a second header. */
@@ -376,6 +377,68 @@ static const struct {
 	check_value check;
 } functions[] = {{"http", check_http}, {"inference", check_inference}, {"extraction", check_extraction}};
 
+/* The expressions of one argument. Secrets are looked at where they are allowed; elsewhere they are unknown variables. */
+static void check_expressions(struct checker *checker, const char *name, const struct json *value)
+{
+	if (strcmp(name, "headers") == 0 && json_is(value, JSON_OBJECT)) {
+		for (size_t i = 0; i < value->object.count; i++) {
+			size_t len = checker_enter(checker, value->object.members[i].name);
+
+			if (!secret_check(checker, value->object.members[i].value))
+				checker_template(checker, value->object.members[i].value, true);
+			checker_leave(checker, len);
+		}
+	} else if (strcmp(name, "endpoint") == 0 && json_is(value, JSON_OBJECT)) {
+		size_t len = checker_enter(checker, "uri");
+
+		if (json_get(value, "uri")) /* authentication_check() has seen to the rest */
+			checker_template(checker, json_get(value, "uri"), true);
+		checker_leave(checker, len);
+	} else {
+		/* A JSON Schema has texts of its own ("pattern": ".foo"): no lint there. */
+		checker_template(checker, value, strcmp(name, "schema") != 0);
+	}
+}
+
+const struct json *arguments_prepare(struct checker *checker, const char *function, const struct json *with)
+{
+	struct arena *arena = &checker->definition->arena;
+	struct json *prepared = json_object(arena), *secrets = json_object(arena), *of_headers = json_object(arena), *of_authentication = json_object(arena);
+
+	if (strcmp(function, "http") != 0)
+		return with;
+	for (size_t i = 0; i < with->object.count; i++) {
+		const struct json_member *member = &with->object.members[i];
+		struct json *headers = json_object(arena);
+
+		if (strcmp(member->name, "endpoint") == 0 && json_is(member->value, JSON_OBJECT)) {
+			json_set(arena, prepared, "endpoint", json_get(member->value, "uri"));
+			if (json_get(member->value, "authentication"))
+				json_set(arena, prepared, "authentication", authentication_prepare(checker, json_get(member->value, "authentication"), of_authentication));
+		} else if (strcmp(member->name, "headers") == 0 && json_is(member->value, JSON_OBJECT)) {
+			for (size_t k = 0; k < member->value->object.count; k++) {
+				const struct json_member *header = &member->value->object.members[k];
+				const char *secret = use_secret(checker, header->value);
+
+				if (secret)
+					json_set_text(arena, of_headers, header->name, secret);
+				else
+					json_set(arena, headers, header->name, header->value);
+			}
+			json_set(arena, prepared, "headers", headers);
+		} else {
+			json_set(arena, prepared, member->name, member->value);
+		}
+	}
+	if (json_count(of_headers) > 0)
+		json_set(arena, secrets, "headers", of_headers);
+	if (json_count(of_authentication) > 0)
+		json_set(arena, secrets, "authentication", of_authentication);
+	if (json_count(secrets) > 0)
+		json_set(arena, prepared, "secrets", secrets);
+	return prepared;
+}
+
 bool arguments_check(struct checker *checker, const char *function, const struct json *with)
 {
 	for (size_t i = 0; i < COUNT_OF(functions); i++) {
@@ -387,8 +450,7 @@ bool arguments_check(struct checker *checker, const char *function, const struct
 		for (size_t m = 0; m < with->object.count; m++) {
 			size_t len = checker_enter(checker, with->object.members[m].name);
 
-			/* A JSON Schema has texts of its own ("pattern": ".foo"): no lint there. */
-			checker_template(checker, with->object.members[m].value, strcmp(with->object.members[m].name, "schema") != 0);
+			check_expressions(checker, with->object.members[m].name, with->object.members[m].value);
 			checker_leave(checker, len);
 		}
 		return true;

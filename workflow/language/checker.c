@@ -234,8 +234,8 @@ void checker_expression(struct checker *checker, const char *text)
 	if (strstr(text, "${"))
 		hint = "one ${ … } must be the whole text: text around it is not put together";
 	else if (strstr(text, "$secrets"))
-		hint = "keep secrets in the daemon's configuration, where a runtime names them";
-	checker_fail(checker, hint, "%s", error.message);
+		hint = "a secret, ${ $secrets.NAME }, is the whole value of a header or in the authentication of call: http, nowhere else";
+	checker_fail(checker, hint, "%s", strstr(text, "$secrets") ? "a secret cannot stand here, and only alone elsewhere" : error.message);
 }
 
 /* ".a.b" or "$item.x" without ${ }: the author most likely meant the value. */

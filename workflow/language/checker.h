@@ -4,6 +4,8 @@
 
 #include "workflow/language/definition.h"
 
+enum { CHECKER_LANGUAGE_VARIABLES = 5 };
+enum { CHECKER_FUNCTIONS_MAX = 16 }; /* calls of custom functions inside one another */
 enum { CHECKER_VARIABLES_MAX = 5 + 2 * DEFINITION_LOOPS_MAX }; /* five of the language and two for each loop around */
 
 struct checker {
@@ -11,6 +13,11 @@ struct checker {
 	struct problems *problems;
 	const struct text_positions *positions; /* NULL: unknown */
 	struct buffer pointer; /* of the value that is being looked at */
+	const char *functions[CHECKER_FUNCTIONS_MAX]; /* of use.functions, those that are being expanded around this place */
+	size_t function_count;
+	size_t function_errors; /* found in them */
+	bool too_many_tasks; /* was told */
+	bool only_checks; /* functions are checked where they stand: calls in them are not expanded */
 	const char *variables[CHECKER_VARIABLES_MAX]; /* names allowed after "$" */
 	size_t variable_count;
 };
@@ -56,3 +63,18 @@ void checker_template(struct checker *checker, const struct json *value, bool li
 
 /* Arguments of a call, arguments.c. The pointer stands at `with`. False: there is no such function. */
 bool arguments_check(struct checker *checker, const char *function, const struct json *with);
+/* The same arguments as the activity takes them: the endpoint a text, its authentication beside it, and instead of secrets their names
+ * in a member of their own, which no author and no data can write. The arguments must be good. */
+const struct json *arguments_prepare(struct checker *checker, const char *function, const struct json *with);
+
+/* `use` and what names its parts, use.c. The pointer stands at the value. */
+void use_check(struct checker *checker, const struct json *use); /* secrets and authentications; the rest is definition.c's */
+/* What use.GROUP calls NAME. NULL: a problem was added. */
+const struct json *use_find(struct checker *checker, const char *group, const char *name);
+/* The name in a value that is wholly ${ $secrets.NAME }, in the definition's arena; NULL: it is something else. */
+const char *use_secret(struct checker *checker, const struct json *value);
+/* False: the value is no secret. Else use.secrets must list it. Only where semantics.md 10 allows secrets. */
+bool secret_check(struct checker *checker, const struct json *value);
+void authentication_check(struct checker *checker, const struct json *value);
+/* {"scheme": "basic" | "bearer" | "digest", …what is no secret}; `secrets` gets {member: name} of what is, "use" for all of it. */
+struct json *authentication_prepare(struct checker *checker, const struct json *value, struct json *secrets);

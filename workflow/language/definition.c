@@ -329,16 +329,6 @@ static void check_error(struct checker *checker, const struct json *error)
 	checker_template(checker, error, true);
 }
 
-/* What `use.GROUP` calls NAME, and the pointer to go to it; the value itself is checked there and then. NULL: a problem was added. */
-static const struct json *find_used(struct checker *checker, const char *group, const char *name)
-{
-	const struct json *known = json_get(json_get(checker->definition->document, "use"), group), *found = json_get(known, name);
-
-	if (!found)
-		checker_fail(checker, arena_printf(&checker->definition->arena, "define it in use.%s", group), "use.%s has no '%.80s'", group, name);
-	return found;
-}
-
 static void read_raise(struct checker *checker, struct task *task, const struct json *value)
 {
 	static const struct key keys[] = {COMMON_KEYS, {"raise", KEY_REQUIRED, NULL}};
@@ -353,7 +343,7 @@ static void read_raise(struct checker *checker, struct task *task, const struct 
 		if (error) {
 			inner_len = checker_enter(checker, "error");
 			if (json_is(error, JSON_STRING)) {
-				task->raise = find_used(checker, "errors", error->string.text);
+				task->raise = use_find(checker, "errors", error->string.text);
 			} else {
 				check_error(checker, error);
 				task->raise = error;
@@ -455,6 +445,115 @@ static const char *default_catalog_name(struct checker *checker, const char *cal
 	return NULL;
 }
 
+/* A reusable function is a task; it is checked where it stands, once, whether it is called or not. */
+static void read_task(struct checker *checker, struct task *parent, size_t index, const char *name, const struct json *value);
+
+static const char *const reserved_functions[] = {"http", "openapi", "grpc", "asyncapi", "a2a", "mcp"};
+
+static bool is_reserved(const char *name)
+{
+	for (size_t i = 0; i < COUNT_OF(reserved_functions); i++)
+		if (strcmp(reserved_functions[i], name) == 0)
+			return true;
+	return false;
+}
+
+static const struct json *custom_function(const struct checker *checker, const char *name)
+{
+	const struct json *functions = json_get(json_get(checker->definition->document, "use"), "functions");
+
+	return json_is(functions, JSON_OBJECT) && !is_reserved(name) ? json_get(functions, name) : NULL;
+}
+
+/* Build the task of a function as the `index`th of parent's body. Variables of loops around the call are not the function's. */
+static void read_function(struct checker *checker, struct task *parent, size_t index, const char *name, const struct json *function)
+{
+	struct buffer before = checker->pointer;
+	size_t variable_count = checker->variable_count;
+
+	buffer_init(&checker->pointer, before.max);
+	buffer_add_text(&checker->pointer, "/use/functions");
+	json_pointer_add(&checker->pointer, name);
+	checker->variable_count = CHECKER_LANGUAGE_VARIABLES;
+	read_task(checker, parent, index, name, function);
+	checker->variable_count = variable_count;
+	buffer_close(&checker->pointer);
+	checker->pointer = before;
+}
+
+/* A scratch list takes what is built of them. */
+static void check_functions(struct checker *checker, const struct json *functions)
+{
+	struct task *scratch = arena_zero(&checker->definition->arena, sizeof *scratch);
+	size_t task_count = checker->definition->task_count, len;
+
+	if (!checker_type(checker, functions, JSON_OBJECT, false))
+		return;
+	scratch->kind = TASK_DO;
+	scratch->parallel = 1;
+	scratch->name = scratch->reference = "";
+	task_list_make(checker->definition, &scratch->body, 1);
+	checker->only_checks = true;
+	for (size_t i = 0; i < functions->object.count; i++) {
+		const struct json_member *member = &functions->object.members[i];
+
+		len = checker_enter(checker, member->name);
+		if (is_reserved(member->name) || strpbrk(member->name, ":@/") || member->name_len == 0 || member->name_len > DEFINITION_TASK_NAME_MAX)
+			checker_fail_key(checker, "any other name, without ':', '@' and '/'", "a function cannot be called '%.80s'", member->name);
+		else if (json_is(member->value, JSON_OBJECT) && json_get(member->value, "then"))
+			checker_fail(checker, "write it at the task that calls the function", "a function has no 'then'");
+		else
+			read_function(checker, scratch, 0, member->name, member->value);
+		checker_leave(checker, len);
+	}
+	checker->only_checks = false;
+	checker->definition->task_count = task_count;
+}
+
+/* `call: NAME` of use.functions becomes a `do`: a `set` that gives the arguments, which are the function's raw input, then its task. */
+static void read_custom_call(struct checker *checker, struct task *task, const struct json *value, const char *name, const struct json *function)
+{
+	struct definition *definition = checker->definition;
+	const struct json *with = json_get(value, "with");
+	struct problems *problems = checker->problems, repeated;
+	struct task *arguments;
+	size_t len;
+
+	if (with) {
+		len = checker_enter(checker, "with");
+		if (checker_type(checker, with, JSON_OBJECT, false))
+			checker_template(checker, with, true);
+		checker_leave(checker, len);
+	}
+	if (checker->only_checks)
+		return;
+	for (size_t i = 0; i < checker->function_count; i++)
+		if (strcmp(checker->functions[i], name) == 0) {
+			checker_fail(checker, NULL, "the function '%.80s' calls itself", name);
+			return;
+		}
+	if (checker->function_count == CHECKER_FUNCTIONS_MAX) {
+		checker_fail(checker, NULL, "more than %d functions call one another", CHECKER_FUNCTIONS_MAX);
+		return;
+	}
+	task->kind = TASK_DO;
+	task->built_in = name;
+	task_list_make(definition, &task->body, 2);
+	arguments = task_list_set(definition, task, 0, TASK_SET, "with");
+	arguments->set = with ? with : json_object(&definition->arena);
+	/* What is wrong with the function itself is told already; what only this call brings about (a loop too deep) is told here. */
+	problems_init(&repeated);
+	checker->problems = &repeated;
+	checker->functions[checker->function_count++] = name;
+	read_function(checker, task, 1, name, function);
+	checker->function_count--;
+	checker->problems = problems;
+	for (size_t i = 0; i < repeated.count; i++)
+		if (!repeated.items[i].warning && checker->function_errors == 0)
+			checker_fail(checker, repeated.items[i].hint, "in '%.80s': %s", name, repeated.items[i].message);
+	problems_close(&repeated);
+}
+
 static void fail_function(struct checker *checker, const char *call, const char *name)
 {
 	static const char *const known[] = {"http", "inference", "extraction"};
@@ -475,18 +574,23 @@ static void fail_function(struct checker *checker, const char *call, const char 
 	}
 	if (near)
 		hint = arena_printf(&checker->definition->arena, "did you mean '%s'?", near);
-	checker_fail(checker, hint ? hint : "functions are http, inference and extraction; custom functions (use.functions) are not supported in this release",
+	checker_fail(checker, hint ? hint : "functions are http, inference and extraction, and those of use.functions",
 		     "there is no function '%.100s'", call);
 }
 
 static void read_call(struct checker *checker, struct task *task, const struct json *value)
 {
-	static const struct key keys[] = {COMMON_KEYS, {"call", KEY_REQUIRED, NULL}, {"with", KEY_REQUIRED, NULL}};
 	const struct json *call = json_get(value, "call"), *with = json_get(value, "with");
+	const struct json *function = json_is(call, JSON_STRING) ? custom_function(checker, call->string.text) : NULL;
+	const struct key keys[] = {COMMON_KEYS, {"call", KEY_REQUIRED, NULL}, {"with", function ? KEY_OPTIONAL : KEY_REQUIRED, NULL}};
 	const char *name = json_is(call, JSON_STRING) ? default_catalog_name(checker, call->string.text) : NULL;
 	size_t errors, len;
 
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'call' task");
+	if (function) {
+		read_custom_call(checker, task, value, call->string.text, function);
+		return;
+	}
 	len = checker_enter(checker, "call");
 	if (!checker_type(checker, call, JSON_STRING, false)) {
 		checker_leave(checker, len);
@@ -513,7 +617,7 @@ static void read_call(struct checker *checker, struct task *task, const struct j
 		return;
 	}
 	task->function = strcmp(name, "http") == 0 ? FUNCTION_HTTP : FUNCTION_INFERENCE;
-	task->with = with;
+	task->with = arguments_prepare(checker, name, with);
 }
 
 struct task_reader {
@@ -614,8 +718,9 @@ static void read_task(struct checker *checker, struct task *parent, size_t index
 	if (!reader)
 		return;
 	if (checker->definition->task_count >= DEFINITION_TASKS_MAX) {
-		if (checker->definition->task_count++ == DEFINITION_TASKS_MAX)
+		if (!checker->too_many_tasks)
 			checker_fail(checker, NULL, "more than %d tasks", DEFINITION_TASKS_MAX);
+		checker->too_many_tasks = true;
 		return;
 	}
 	task = task_list_set(checker->definition, parent, index, reader->kind, name);
@@ -780,11 +885,11 @@ static void read_task_list(struct checker *checker, struct task *parent, const s
 static void read_use(struct checker *checker, const struct json *use)
 {
 	static const struct key keys[] = {
-		{"errors", KEY_OPTIONAL, NULL}, {"authentications", KEY_LATER, NULL}, {"catalogs", KEY_LATER, NULL}, {"extensions", KEY_LATER, NULL},
-		{"functions", KEY_LATER, NULL}, {"retries", KEY_LATER, NULL}, {"secrets", KEY_LATER, NULL}, {"timeouts", KEY_LATER, NULL},
+		{"errors", KEY_OPTIONAL, NULL}, {"authentications", KEY_OPTIONAL, NULL}, {"catalogs", KEY_LATER, NULL}, {"extensions", KEY_LATER, NULL},
+		{"functions", KEY_OPTIONAL, NULL}, {"retries", KEY_LATER, NULL}, {"secrets", KEY_OPTIONAL, NULL}, {"timeouts", KEY_LATER, NULL},
 	};
-	const struct json *errors = json_get(use, "errors");
-	size_t len, name_len;
+	const struct json *errors = json_get(use, "errors"), *functions = json_get(use, "functions");
+	size_t found, len, name_len;
 
 	if (!checker_type(checker, use, JSON_OBJECT, false))
 		return;
@@ -798,6 +903,14 @@ static void read_use(struct checker *checker, const struct json *use)
 		}
 	}
 	checker_leave(checker, len);
+	use_check(checker, use);
+	found = checker->problems->errors;
+	if (functions) {
+		len = checker_enter(checker, "functions");
+		check_functions(checker, functions);
+		checker_leave(checker, len);
+	}
+	checker->function_errors = checker->problems->errors - found;
 }
 
 static void read_root(struct checker *checker, const struct json *document)
@@ -833,6 +946,9 @@ static void read_root(struct checker *checker, const struct json *document)
 		checker_leave(checker, len);
 	}
 	definition->schedule = schedule_read(checker, document);
+	/* An expansion at the end makes several at once. */
+	if (definition->task_count > DEFINITION_TASKS_MAX && !checker->too_many_tasks)
+		checker_fail(checker, NULL, "more than %d tasks", DEFINITION_TASKS_MAX);
 }
 
 /* In the order of the text; what has no position keeps its place among its like. Few, so simple. */

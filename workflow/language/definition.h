@@ -86,7 +86,7 @@ struct task {
 
 	enum task_function function; /* TASK_CALL */
 	const struct json *with; /* TASK_CALL: template of the arguments */
-	const char *built_in; /* "extraction" on the TASK_DO that an expansion made, else NULL */
+	const char *built_in; /* on a TASK_DO that an expansion made: "extraction", or the name in use.functions; else NULL */
 };
 
 struct text_positions;
