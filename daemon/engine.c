@@ -956,6 +956,15 @@ static void count_time(struct run *run)
 	live->sign_us += sign;
 }
 
+/* Time in which a task waited for a timer alone is queued time. Before the entry is folded in. */
+static void count_wait(struct run_live *live, const struct entry *entry)
+{
+	int64_t since_ms, created_ms = live->state.created_ms;
+
+	if (state_ends_wait(&live->state, entry, &since_ms))
+		interval_add(&live->queued, (since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
+}
+
 static void apply_entries(struct run *run)
 {
 	struct run_live *live = run->live;
@@ -963,6 +972,7 @@ static void apply_entries(struct run *run)
 
 	for (size_t i = live->extra_count; i < live->append.entry_count; i++) {
 		const struct entry *entry = &live->append.entries[i];
+		count_wait(live, entry);
 		if (workflow_apply(&live->state, entry, &error) != 0) {
 			log_error(LOG_ENGINE, "%s", error.message);
 			CHECK(!"a committed entry cannot be folded in");
@@ -1168,6 +1178,7 @@ static int rebuild(struct run *run, const struct engine_load_run *load, struct e
 	release_definition(definition); /* live_new took its own */
 	for (size_t i = 0; i < load->entry_count; i++) {
 		const struct entry *entry = &load->entries[i];
+		count_wait(live, entry);
 		if (workflow_apply(&live->state, entry, error) != 0)
 			return error->code;
 		struct digest digest;

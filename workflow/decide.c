@@ -9,6 +9,7 @@
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
 #include "workflow/evidence/statement.h"
+#include "workflow/language/duration.h"
 #include "workflow/language/expression.h"
 #include "workflow/retry.h"
 
@@ -278,6 +279,7 @@ struct scope_context {
 	const uint64_t *path;
 	size_t path_count;
 	struct value *input;
+	const struct json *caught; /* of a catch's conditions: the error, which is "." and $as then */
 };
 
 static struct json *time_json(struct arena *arena, int64_t wall_ms)
@@ -293,26 +295,30 @@ static struct json *time_json(struct arena *arena, int64_t wall_ms)
 	return json;
 }
 
-/* $item and $index of the loops around the task, innermost first. */
-static const struct json *loop_variable(const struct scope_context *s, const char *name, bool *known)
+/* $item and $index of the loops around the task, $error of the catch it stands in; innermost first. */
+static const struct json *scoped_variable(const struct scope_context *s, const char *name, bool *known)
 {
-	const struct task *loop = s->task;
-	size_t depth = s->path_count;
+	struct deciding *d = s->d;
 
-	while (depth > 0 && (loop = loop->parent) != NULL) {
-		if (loop->kind != TASK_FOR)
+	*known = true;
+	if (s->caught && strcmp(name, s->task->catch->as) == 0)
+		return s->caught;
+	for (const struct task *at = s->task, *around; (around = at->parent) != NULL; at = around) {
+		const struct instance *instance = around->kind == TASK_FOR || around->kind == TASK_TRY ?
+							  state_find(&d->draft, around, false, s->path, around->loop_depth) : NULL;
+		if (around->kind == TASK_TRY && at->in_handler && strcmp(name, around->catch->as) == 0)
+			return instance && instance->error ? value_json(d, instance->error) : NULL;
+		if (around->kind != TASK_FOR)
 			continue;
-		uint64_t index = s->path[--depth];
-		*known = true;
-		if (strcmp(name, loop->at) == 0)
-			return json_number(s->d->arena, (double)index);
-		if (strcmp(name, loop->each) == 0) {
-			const struct instance *instance = state_find(&s->d->draft, loop, false, s->path, depth);
-			const struct json *items = instance && instance->items ? value_json(s->d, instance->items) : NULL;
+		uint64_t index = s->path[around->loop_depth];
+		if (strcmp(name, around->at) == 0)
+			return json_number(d->arena, (double)index);
+		if (strcmp(name, around->each) == 0) {
+			const struct json *items = instance && instance->items ? value_json(d, instance->items) : NULL;
 			return items ? json_at(items, index) : NULL;
 		}
-		*known = false;
 	}
+	*known = false;
 	return NULL;
 }
 
@@ -322,9 +328,11 @@ static const struct json *scope_get(void *context, const char *name)
 	struct deciding *d = s->d;
 	bool known = false;
 
+	if (s->caught && strcmp(name, ".") == 0)
+		return s->caught;
 	if (strcmp(name, ".") == 0 || strcmp(name, "input") == 0)
 		return value_json(d, s->input);
-	const struct json *variable = loop_variable(s, name, &known);
+	const struct json *variable = scoped_variable(s, name, &known);
 	if (known)
 		return variable;
 	struct json *json = json_object(d->arena);
@@ -439,6 +447,24 @@ static const struct json *evaluate(struct deciding *d, struct scope_context *s, 
 	return rc == 0 && d->decision->need_count == 0 ? result : NULL;
 }
 
+/* A duration, which an expression may give. False: the decision needs values, or *error says what is wrong. NULL is none: 0. */
+static bool read_duration(struct deciding *d, struct scope_context *s, const struct json *template, int64_t *ms, struct error *error)
+{
+	*ms = 0;
+	if (!template)
+		return true;
+	const struct json *value = evaluate(d, s, template, NULL, error);
+	return value && duration_read(value, ms, error) == 0;
+}
+
+static void set_time(struct deciding *d, struct entry *entry, const char *name, int64_t wall_ms)
+{
+	char text[TIME_TEXT_LEN + 1];
+
+	time_text(wall_ms, text);
+	json_set_text(d->arena, entry->data, name, text);
+}
+
 /* --- faults ------------------------------------------------------------------------------------------------------- */
 
 static struct json *error_json(struct deciding *d, const char *type, int status, const char *title, const char *detail, const char *instance, const char *class)
@@ -465,13 +491,12 @@ static void end_run(struct deciding *d, struct entry *entry)
 	d->ended = true;
 }
 
-static bool encloses(const struct instance *outer, const struct task *task, const uint64_t *path, size_t path_count)
+/* (task, path) is (outer, outer_path) or something in it. A task's path is as long as the number of loops around it. */
+static bool is_inside(const struct task *task, const uint64_t *path, const struct task *outer, const uint64_t *outer_path)
 {
-	const struct task *above = task;
-
-	while (above && above != outer->task)
-		above = above->parent;
-	return above && outer->path_count <= path_count && memcmp(outer->path, path, outer->path_count * sizeof *path) == 0;
+	while (task && task != outer)
+		task = task->parent;
+	return task && memcmp(path, outer_path, outer->loop_depth * sizeof *path) == 0;
 }
 
 /* An attempt of a task that ends is called off. One that this same decision meant to start does not leave at all. */
@@ -492,9 +517,17 @@ static void call_off(struct deciding *d, const char *step, unsigned attempt)
 	effect->attempt = attempt;
 }
 
-/* Everything that is under way ends, innermost first. What is around (task, path), if anything, as faulted with the error or completed
- * with the output; all else as cancelled. */
-static void end_all(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *error, struct value *output)
+/* What of all that is under way ends. */
+struct ending {
+	const struct task *within; /* only what is in it; NULL: all */
+	bool strictly; /* not `within` itself */
+	const struct task *around; /* itself and what is around it ends with the error or the output; all else as cancelled. May be NULL */
+	const uint64_t *path; /* of the longer of the two */
+	struct value *error, *output;
+};
+
+/* Innermost first. */
+static void end_live(struct deciding *d, const struct ending *ending)
 {
 	const struct instance **live = NULL;
 	size_t count = 0, cap = 0;
@@ -512,11 +545,14 @@ static void end_all(struct deciding *d, const struct task *task, const uint64_t 
 		const struct instance *instance = live[count];
 		if (instance->is_body || !instance->task->parent || (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
 			continue;
+		if (ending->within && (!is_inside(instance->task, instance->path, ending->within, ending->path) ||
+				       (ending->strictly && instance->task == ending->within)))
+			continue;
 		const char *step = step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL);
-		if (task && encloses(instance, task, path, path_count)) {
-			struct entry *entry = new_step_entry(d, error ? ENTRY_TASK_FAULTED : ENTRY_TASK_COMPLETED, step);
-			name_value(d, entry, error ? "error" : "output", error ? error : output);
-			if (!error)
+		if (ending->around && is_inside(ending->around, ending->path, instance->task, instance->path)) {
+			struct entry *entry = new_step_entry(d, ending->error ? ENTRY_TASK_FAULTED : ENTRY_TASK_COMPLETED, step);
+			name_value(d, entry, ending->error ? "error" : "output", ending->error ? ending->error : ending->output);
+			if (!ending->error)
 				json_set_text(d->arena, entry->data, "then", "end");
 			emit(d, entry);
 			continue;
@@ -552,27 +588,178 @@ static void complete_task(struct deciding *d, const struct task *task, const uin
 		json_set_text(d->arena, entry->data, "then", then->name);
 	emit(d, entry);
 	if (then->kind == THEN_END) {
-		end_all(d, task, path, path_count, NULL, output);
+		end_live(d, &(struct ending){.around = task, .path = path, .output = output});
 		complete_run(d, output);
 	}
 }
 
-/* Nothing catches yet: a fault of a task is the fault of the run. */
-static void fault_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct json *error)
+/* Five spellings of the standard error types are one (D11): the last part counts. */
+static const char *standard_type(const char *type)
 {
-	const struct instance *instance = state_find(&d->draft, task, false, path, path_count);
-	bool live = instance && (instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF);
-	uint64_t execution = live ? instance->execution : state_next_execution(&d->draft, task, path, path_count);
-	struct value *value = make_value(d, error);
+	static const char *const prefixes[] = {
+		"https://serverlessworkflow.io/spec/1.0.0/errors/", "https://open-workflow-specification.org/spec/1.0.0/errors/",
+		"https://serverlessworkflow.io/dsl/errors/types/", "https://open-workflow-specification.org/dsl/errors/types/",
+		"https://serverlessworkflow.io.io/dsl/errors/types/",
+	};
 
-	struct entry *entry = new_step_entry(d, ENTRY_TASK_FAULTED, step_text(d, task, path, path_count, execution, NULL));
-	name_value(d, entry, "error", value);
-	emit(d, entry);
-	end_all(d, task, path, path_count, value, NULL);
-	entry = new_entry(d, ENTRY_RUN_FAULTED);
-	json_set_digest(d->arena, entry->data, "error", &value->digest);
-	entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
-	end_run(d, entry);
+	for (size_t i = 0; i < COUNT_OF(prefixes); i++)
+		if (strncmp(type, prefixes[i], strlen(prefixes[i])) == 0)
+			return type + strlen(prefixes[i]);
+	return NULL;
+}
+
+static bool types_equal(const char *a, const char *b)
+{
+	const char *x = standard_type(a), *y = standard_type(b);
+
+	return x && y ? strcmp(x, y) == 0 : strcmp(a, b) == 0;
+}
+
+static bool matches_filter(const struct json *filter, const struct json *error)
+{
+	for (size_t i = 0; filter && i < filter->object.count; i++) {
+		const struct json_member *wanted = &filter->object.members[i];
+		const char *name = strcmp(wanted->name, "details") == 0 ? "detail" : wanted->name; /* so the schema of 1.0.3 calls it */
+		const struct json *has = json_get(error, name);
+
+		if (!has || (strcmp(name, "type") == 0 && json_is(has, JSON_STRING) ? !types_equal(has->string.text, wanted->value->string.text) :
+										       !json_equal(has, wanted->value)))
+			return false;
+	}
+	return true;
+}
+
+enum verdict { VERDICT_NO, VERDICT_YES, VERDICT_UNKNOWN /* values are missing, or a condition cannot be evaluated: *error */ };
+
+static enum verdict check_conditions(struct deciding *d, struct scope_context *s, const char *when, const char *except_when, struct error *error)
+{
+	const struct json *holds = when ? evaluate(d, s, NULL, when, error) : NULL;
+
+	if (when && !holds)
+		return VERDICT_UNKNOWN;
+	if (when && !json_truthy(holds))
+		return VERDICT_NO;
+	holds = except_when ? evaluate(d, s, NULL, except_when, error) : NULL;
+	if (except_when && !holds)
+		return VERDICT_UNKNOWN;
+	return except_when && json_truthy(holds) ? VERDICT_NO : VERDICT_YES;
+}
+
+static struct scope_context catch_scope(struct deciding *d, const struct instance *try, const struct json *caught)
+{
+	return (struct scope_context){d, try->task, try->path, try->path_count, try->input, caught};
+}
+
+/* When the try is done again. VERDICT_NO: not again, for the policy is exhausted or does not want it. */
+static enum verdict plan_retry(struct deciding *d, const struct instance *try, const struct json *caught, int64_t *due_ms, struct error *error)
+{
+	const struct retry *retry = try->task->catch->retry;
+	struct scope_context s = catch_scope(d, try, caught);
+	int64_t delay, from, to;
+
+	if (!retry || try->attempt > retry->count)
+		return VERDICT_NO;
+	enum verdict verdict = check_conditions(d, &s, retry->when, retry->except_when, error);
+	if (verdict != VERDICT_YES)
+		return verdict;
+	if (!read_duration(d, &s, retry->delay, &delay, error) || !read_duration(d, &s, retry->jitter_from, &from, error) ||
+	    !read_duration(d, &s, retry->jitter_to, &to, error))
+		return VERDICT_UNKNOWN;
+	const char *step = step_text(d, try->task, try->path, try->path_count, try->execution, NULL);
+	*due_ms = d->trigger->wall_ms + retry_backoff_ms(retry->backoff, delay, try->attempt) + retry_jitter_ms(d->draft.id, step, try->attempt, from, to);
+	return try->retry_until_ms != 0 && *due_ms > try->retry_until_ms ? VERDICT_NO : VERDICT_YES;
+}
+
+static void push(struct deciding *d, const struct task *task, bool is_body, const uint64_t *path, size_t path_count);
+static void push_parent(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count);
+static void fault_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct json *error);
+static void fault_expression(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct error *error);
+
+/* The try catches this error, and nothing in it is under way any more: again, or catch.do, or it is done (D6). */
+static void handle_error(struct deciding *d, const struct instance *try, const struct json *caught, struct value *value)
+{
+	const struct task *task = try->task;
+	struct error error = {0};
+	int64_t due_ms;
+
+	switch (plan_retry(d, try, caught, &due_ms, &error)) {
+	case VERDICT_UNKNOWN:
+		if (d->decision->need_count == 0)
+			fault_expression(d, task, try->path, try->path_count, &error);
+		return;
+	case VERDICT_YES: {
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_RETRYING, step_text(d, task, try->path, try->path_count, try->execution, NULL));
+		json_set_number(d->arena, entry->data, "attempt", try->attempt + 1);
+		name_value(d, entry, "error", value);
+		set_time(d, entry, "due", due_ms);
+		emit(d, entry);
+		return;
+	}
+	case VERDICT_NO:
+		break;
+	}
+	if (task->handler.count > 0) {
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_CAUGHT, step_text(d, task, try->path, try->path_count, try->execution, NULL));
+		name_value(d, entry, "error", value);
+		emit(d, entry);
+		push(d, task, false, try->path, try->path_count);
+	} else if (task->catch->retry) {
+		fault_task(d, task, try->path, try->path_count, caught);
+	} else {
+		complete_task(d, task, try->path, try->path_count, NULL, try->input, NULL);
+		push_parent(d, task, try->path, try->path_count);
+	}
+}
+
+/* Does this try, whose list the error comes out of, catch it? */
+static enum verdict catches(struct deciding *d, const struct instance *try, const struct json *caught, struct error *error)
+{
+	const struct catch *catch = try->task->catch;
+	struct scope_context s = catch_scope(d, try, caught);
+
+	return matches_filter(catch->with, caught) ? check_conditions(d, &s, catch->when, catch->except_when, error) : VERDICT_NO;
+}
+
+/* A fault goes outwards, ending what it meets, until a try catches it; or it is the fault of the run. */
+static void fault_task(struct deciding *d, const struct task *task, const uint64_t *task_path, size_t path_count, const struct json *error)
+{
+	const struct instance *instance = state_find(&d->draft, task, false, task_path, path_count), *catcher = NULL;
+	bool live = instance && (instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF);
+	struct value *value = make_value(d, error);
+	struct error why = {0};
+	enum verdict verdict = VERDICT_NO;
+	const struct task *top = task;
+	uint64_t path[STATE_LOOP_DEPTH_MAX];
+
+	memcpy(path, task_path, path_count * sizeof *path); /* what it points to may move */
+	for (; top->parent; top = top->parent) {
+		if (top->parent->kind != TASK_TRY || top->in_handler)
+			continue;
+		catcher = state_find(&d->draft, top->parent, false, path, top->parent->loop_depth);
+		verdict = catches(d, catcher, error, &why);
+		if (d->decision->need_count > 0)
+			return;
+		if (verdict != VERDICT_NO)
+			break;
+	}
+	if (live) { /* First what is in it. */
+		end_live(d, &(struct ending){.within = task, .around = task, .path = path, .error = value});
+	} else {
+		struct entry *entry = new_step_entry(d, ENTRY_TASK_FAULTED, step_text(d, task, path, path_count, state_next_execution(&d->draft, task, path, path_count), NULL));
+		name_value(d, entry, "error", value);
+		emit(d, entry);
+	}
+	end_live(d, &(struct ending){.within = top->parent ? top : NULL, .around = task, .path = path, .error = value});
+	if (verdict == VERDICT_YES) {
+		handle_error(d, state_find(&d->draft, catcher->task, false, catcher->path, catcher->path_count), error, value);
+	} else if (verdict == VERDICT_UNKNOWN) {
+		fault_expression(d, catcher->task, catcher->path, catcher->path_count, &why);
+	} else {
+		struct entry *entry = new_entry(d, ENTRY_RUN_FAULTED);
+		json_set_digest(d->arena, entry->data, "error", &value->digest);
+		entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
+		end_run(d, entry);
+	}
 }
 
 static void fault_expression(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct error *error)
@@ -796,15 +983,44 @@ static bool may_run(struct deciding *d, struct scope_context *s, enum flow *flow
 	return false;
 }
 
+/* Its first entry, which says when its time is over; the caller adds what its kind has and emits it. */
+static struct entry *begin_task(struct deciding *d, const struct scope_context *s, int64_t timeout_ms)
+{
+	uint64_t execution = state_next_execution(&d->draft, s->task, s->path, s->path_count);
+	struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, s->task, s->path, s->path_count, execution, NULL));
+
+	name_value(d, entry, "input", s->input);
+	if (s->task->timeout)
+		set_time(d, entry, "timeout", d->trigger->wall_ms + timeout_ms);
+	return entry;
+}
+
+/* An attempt of a try ends with its own time or with that of all of them, whichever comes first. */
+static void set_attempt_end(struct deciding *d, struct entry *entry, const struct retry *retry, int64_t attempt_ms, int64_t until_ms)
+{
+	int64_t due_ms = retry && retry->attempt_duration ? d->trigger->wall_ms + attempt_ms : 0;
+
+	if (until_ms != 0 && (due_ms == 0 || until_ms < due_ms))
+		due_ms = until_ms;
+	if (due_ms != 0)
+		set_time(d, entry, "attemptDue", due_ms);
+}
+
 /* Begin one task. FLOW_NEXT: it is done already. FLOW_INSIDE: go on with its list. FLOW_WAIT: it is under way, or has faulted, or all stopped. */
 static enum flow start_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input)
 {
 	struct scope_context s = {d, task, path, path_count, input};
 	struct error error = {0};
 	enum flow flow;
+	int64_t timeout_ms, wait_ms;
 
 	if (!may_run(d, &s, &flow))
 		return flow;
+	if (!read_duration(d, &s, task->timeout, &timeout_ms, &error)) {
+		if (d->decision->need_count == 0)
+			fault_expression(d, task, path, path_count, &error);
+		return FLOW_WAIT;
+	}
 	switch (task->kind) {
 	case TASK_SET: {
 		const struct json *output = evaluate(d, &s, task->set, NULL, &error);
@@ -833,11 +1049,35 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			fault_expression(d, task, path, path_count, &error);
 		return FLOW_WAIT;
 	}
-	case TASK_DO: {
-		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, state_next_execution(&d->draft, task, path, path_count), NULL));
-		name_value(d, entry, "input", input);
+	case TASK_DO:
+		emit(d, begin_task(d, &s, timeout_ms));
+		return FLOW_INSIDE;
+	case TASK_TRY: {
+		const struct retry *retry = task->catch->retry;
+		int64_t attempt_ms = 0, all_ms = 0;
+		if (retry && (!read_duration(d, &s, retry->attempt_duration, &attempt_ms, &error) || !read_duration(d, &s, retry->duration, &all_ms, &error))) {
+			if (d->decision->need_count == 0)
+				fault_expression(d, task, path, path_count, &error);
+			return FLOW_WAIT;
+		}
+		struct entry *entry = begin_task(d, &s, timeout_ms);
+		int64_t until_ms = retry && retry->duration ? d->trigger->wall_ms + all_ms : 0;
+		if (until_ms != 0)
+			set_time(d, entry, "retryUntil", until_ms);
+		set_attempt_end(d, entry, retry, attempt_ms, until_ms);
 		emit(d, entry);
 		return FLOW_INSIDE;
+	}
+	case TASK_WAIT: {
+		if (!read_duration(d, &s, task->wait, &wait_ms, &error)) {
+			if (d->decision->need_count == 0)
+				fault_expression(d, task, path, path_count, &error);
+			return FLOW_WAIT;
+		}
+		struct entry *entry = begin_task(d, &s, timeout_ms);
+		set_time(d, entry, "due", d->trigger->wall_ms + wait_ms);
+		emit(d, entry);
+		return FLOW_WAIT;
 	}
 	case TASK_FOR: {
 		const struct json *items = evaluate(d, &s, NULL, task->in, &error);
@@ -850,8 +1090,7 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			fault_expression(d, task, path, path_count, &error);
 			return FLOW_WAIT;
 		}
-		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, state_next_execution(&d->draft, task, path, path_count), NULL));
-		name_value(d, entry, "input", input);
+		struct entry *entry = begin_task(d, &s, timeout_ms);
 		name_value(d, entry, "in", in);
 		json_set_number(d->arena, entry->data, "items", (double)json_count(items));
 		emit(d, entry);
@@ -877,9 +1116,7 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			return FLOW_WAIT;
 		}
 		uint64_t execution = state_next_execution(&d->draft, task, path, path_count);
-		struct entry *entry = new_step_entry(d, ENTRY_TASK_STARTED, step_text(d, task, path, path_count, execution, NULL));
-		name_value(d, entry, "input", input);
-		emit(d, entry);
+		emit(d, begin_task(d, &s, timeout_ms));
 		start_attempt(d, task, path, path_count, execution, 1, with, arguments);
 		return FLOW_WAIT;
 	}
@@ -911,8 +1148,9 @@ static void run_sequence(struct deciding *d, const struct place *from, bool begi
 		} else { /* an iteration that begins with its first task */
 			input = at.task->concurrency == 0 && loop->current ? loop->current : loop->input;
 		}
-		if (cursor < at.task->body.count) {
-			const struct task *task = at.task->body.tasks[cursor];
+		const struct task_list *list = sequence ? state_list(sequence) : &at.task->body;
+		if (cursor < list->count) {
+			const struct task *task = list->tasks[cursor];
 			if (over_limit(d))
 				return;
 			enum flow flow = start_task(d, task, at.path, at.path_count, input);
@@ -1027,8 +1265,9 @@ static void push_all(struct deciding *d)
 {
 	LIST_EACH(link, &d->base->live) {
 		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
-		bool is_loop = instance->task->kind == TASK_FOR && !instance->is_body;
-		if (is_loop || (instance->task->body.count > 0 && !instance->child_live))
+		enum task_kind kind = instance->task->kind;
+		bool is_loop = kind == TASK_FOR && !instance->is_body, is_list = kind == TASK_DO || kind == TASK_TRY || instance->is_body;
+		if (instance->phase == INSTANCE_STARTED && (is_loop || (is_list && !instance->child_live)))
 			push(d, instance->task, instance->is_body, instance->path, instance->path_count);
 	}
 }
@@ -1071,22 +1310,151 @@ static void on_submitted(struct deciding *d)
 		entry_add_value(d->arena, entry, "labels", json_print_arena(trigger->labels, d->arena));
 	struct digest request = submission_digest(&definition->digest, &input, json_count(trigger->labels) > 0 ? trigger->labels : NULL);
 	json_set_digest(d->arena, entry->data, "request", &request);
+	if (definition->timeout) {
+		struct error error = {0};
+		int64_t timeout_ms;
+		CHECK(duration_read(definition->timeout, &timeout_ms, &error) == 0); /* the loader takes no expression here */
+		set_time(d, entry, "timeout", trigger->wall_ms + timeout_ms);
+	}
 	emit(d, entry);
 	push(d, definition->root, false, (const uint64_t[1]){0}, 0);
 }
 
+static const char timeout_type[] = "https://serverlessworkflow.io/spec/1.0.0/errors/timeout";
+
+/* What is due first of all that is; NULL and 0: nothing is. NULL and a time: the run itself. */
+static const struct instance *first_due(struct deciding *d, int64_t *due_ms, enum instance_timer *timer)
+{
+	const struct instance *first = NULL;
+	const struct list *lists[] = {&d->base->live, &d->draft.live};
+
+	*due_ms = d->draft.timeout_ms != 0 && d->draft.timeout_ms <= d->trigger->wall_ms ? d->draft.timeout_ms : 0;
+	for (size_t i = 0; i < COUNT_OF(lists); i++)
+		LIST_EACH(link, lists[i]) {
+			const struct instance *was = CONTAINER_OF(link, struct instance, live);
+			const struct instance *instance = i == 0 ? state_find(&d->draft, was->task, was->is_body, was->path, was->path_count) : was;
+			enum instance_timer of;
+			int64_t due = instance_next_timer(instance, &of);
+			if (due == 0 || due > d->trigger->wall_ms || (*due_ms != 0 && due >= *due_ms && (first || due > *due_ms)))
+				continue;
+			first = instance;
+			*due_ms = due;
+			*timer = of;
+		}
+	return first;
+}
+
+static struct entry *new_fired(struct deciding *d, const struct instance *instance, const char *timer)
+{
+	struct entry *entry = new_step_entry(d, ENTRY_TIMER_FIRED, step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL));
+
+	json_set_text(d->arena, entry->data, "timer", timer);
+	return entry;
+}
+
+/* A wait is over, or the next attempt of a call or a try begins. */
+static void fire_due(struct deciding *d, const struct instance *instance)
+{
+	const struct task *task = instance->task;
+	struct error error = {0};
+
+	switch (task->kind) {
+	case TASK_WAIT:
+		emit(d, new_fired(d, instance, "wait"));
+		complete_task(d, task, instance->path, instance->path_count, NULL, instance->input, NULL);
+		push_parent(d, task, instance->path, instance->path_count);
+		return;
+	case TASK_TRY: {
+		struct scope_context s = {d, task, instance->path, instance->path_count, instance->input, NULL};
+		const struct retry *retry = task->catch->retry;
+		int64_t attempt_ms;
+		bool good = read_duration(d, &s, retry->attempt_duration, &attempt_ms, &error);
+		if (d->decision->need_count > 0)
+			return;
+		struct entry *entry = new_fired(d, instance, "retry");
+		set_attempt_end(d, entry, retry, attempt_ms, instance->retry_until_ms);
+		emit(d, entry);
+		if (good)
+			push(d, task, false, instance->path, instance->path_count);
+		else
+			fault_expression(d, task, instance->path, instance->path_count, &error);
+		return;
+	}
+	default: {
+		const struct json *arguments = value_json(d, instance->with);
+		if (arguments)
+			start_attempt(d, task, instance->path, instance->path_count, instance->execution, instance->attempt + 1, instance->with, arguments);
+		return;
+	}
+	}
+}
+
+/* An attempt of a try has taken too long: as if its list had faulted. */
+static void fire_attempt_end(struct deciding *d, const struct instance *instance)
+{
+	const struct task *task = instance->task;
+	struct error error = {0};
+	const struct json *fault = error_json(d, timeout_type, 408, "Timed out", "the attempt took longer than the retry policy allows", task->reference, NULL);
+	struct value *value = make_value(d, fault);
+	uint64_t path[STATE_LOOP_DEPTH_MAX];
+
+	memcpy(path, instance->path, instance->path_count * sizeof *path);
+	emit(d, new_fired(d, instance, "attempt"));
+	enum verdict verdict = catches(d, instance, fault, &error);
+	if (d->decision->need_count > 0)
+		return;
+	end_live(d, &(struct ending){.within = task, .strictly = true, .path = path});
+	if (verdict == VERDICT_YES)
+		handle_error(d, state_find(&d->draft, task, false, path, task->loop_depth), fault, value);
+	else if (verdict == VERDICT_NO)
+		fault_task(d, task, path, task->loop_depth, fault);
+	else
+		fault_expression(d, task, path, task->loop_depth, &error);
+}
+
+/* The time of a task, or of the whole run, is over. */
+static void fire_timeout(struct deciding *d, const struct instance *instance)
+{
+	if (instance) {
+		emit(d, new_fired(d, instance, "timeout"));
+		fault_task(d, instance->task, instance->path, instance->path_count,
+			   error_json(d, timeout_type, 408, "Timed out", "the task took longer than its timeout allows", instance->task->reference, NULL));
+		return;
+	}
+	struct entry *entry = new_entry(d, ENTRY_TIMER_FIRED);
+	json_set_text(d->arena, entry->data, "timer", "timeout");
+	emit(d, entry);
+	end_live(d, &(struct ending){0});
+	struct value *value = make_value(d, error_json(d, timeout_type, 408, "Timed out", "the run took longer than the workflow's timeout allows", "/", NULL));
+	entry = new_entry(d, ENTRY_RUN_FAULTED);
+	json_set_digest(d->arena, entry->data, "error", &value->digest);
+	entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
+	end_run(d, entry);
+}
+
+/* One after the other in the order of their times, each seeing what the one before brought about: a wait that was over before a timeout, while
+ * nobody was there to see it, was in time. */
 static void on_deadline(struct deciding *d)
 {
-	LIST_EACH(link, &d->base->live) {
+	enum instance_timer timer = TIMER_TIMEOUT;
+	int64_t due_ms;
+
+	LIST_EACH(link, &d->base->live) { /* what they need is loaded at once */
 		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
-		if (instance->phase != INSTANCE_BACKING_OFF || instance->due_ms > d->trigger->wall_ms)
-			continue;
-		const struct json *arguments = value_json(d, instance->with);
-		if (!arguments)
-			continue; /* needs are collected for all of them */
-		if (stopped(d) || over_limit(d))
-			continue;
-		start_attempt(d, instance->task, instance->path, instance->path_count, instance->execution, instance->attempt + 1, instance->with, arguments);
+		if (instance->task->kind == TASK_CALL && instance->phase == INSTANCE_BACKING_OFF && instance->due_ms <= d->trigger->wall_ms)
+			value_json(d, instance->with);
+	}
+	while (!stopped(d) && d->decision->entry_count - d->entries_before < DECISION_ENTRIES_MAX) { /* what is left stays due */
+		const struct instance *instance = first_due(d, &due_ms, &timer);
+		if (due_ms == 0)
+			return;
+		if (!instance || timer == TIMER_TIMEOUT)
+			fire_timeout(d, instance);
+		else if (timer == TIMER_ATTEMPT)
+			fire_attempt_end(d, instance);
+		else
+			fire_due(d, instance);
+		run_queue(d);
 	}
 }
 
@@ -1264,12 +1632,11 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 
 	finish_attempt(d, instance, step, ENTRY_ATTEMPT_FAILED);
 	if (failure_may_retry(outcome->failure) && failures < outcome->retry_attempts) {
-		char due[TIME_TEXT_LEN + 1];
 		struct entry *entry = new_step_entry(d, ENTRY_TASK_RETRYING, step);
-		time_text(d->trigger->wall_ms + retry_delay_ms(d->draft.id, step, failures ? failures : 1, outcome->retry_floor_ms, outcome->retry_cap_ms, outcome->retry_after_ms), due);
 		json_set_number(d->arena, entry->data, "attempt", instance->attempt + 1);
 		json_set_text(d->arena, entry->data, "class", failure_name(outcome->failure));
-		json_set_text(d->arena, entry->data, "due", due);
+		set_time(d, entry, "due", d->trigger->wall_ms + retry_delay_ms(d->draft.id, step, failures ? failures : 1, outcome->retry_floor_ms,
+										outcome->retry_cap_ms, outcome->retry_after_ms));
 		emit(d, entry);
 		return;
 	}
@@ -1336,7 +1703,7 @@ static void on_activity_done(struct deciding *d)
 
 static void on_cancel(struct deciding *d)
 {
-	end_all(d, NULL, NULL, 0, NULL, NULL);
+	end_live(d, &(struct ending){0});
 	struct entry *entry = new_entry(d, d->trigger->kill ? ENTRY_RUN_KILLED : ENTRY_RUN_CANCELLED);
 	if (d->trigger->reason)
 		carry(d, entry, "reason", json_print_arena(json_text(d->arena, d->trigger->reason), d->arena));

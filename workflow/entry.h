@@ -17,26 +17,29 @@
  * definition.added    namespace, name, version, definition, registered, scheduled?   values: source text, canonical document
  * document.added      document, bytes, mediaType         value: the document's bytes
  * operator.action     who, what, reason?                 value: the reason
- * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?   values: input, labels
+ * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?, timeout? (when it is over)   values: input, labels
  * run.completed       runId, output, record?             values: the output, {"wallUs", "stages"}
  * run.faulted         runId, error, record?              values: {type, status, title, detail?, instance?, class?}, the record
  * run.cancelled       runId, reason?, record?            values: the reason (a JSON text), the record
  * run.killed          runId, reason?, record?
  * run.suspended       runId, reason?                     run.resumed      runId
  * task.started        runId, stepId, input, items? (for: how many)       values: input, for: the array
- *                     for: also `in`, the digest of the array
+ *                     for: also `in`, the digest of the array; wait: `due`; with a timeout: `timeout`, when it is over;
+ *                     try: attemptDue?, retryUntil? (the limits of its first attempt and of all)
  * task.completed      runId, stepId, input? (pure tasks, never started), output
  * task.faulted        runId, stepId, error
  * task.cancelled      runId, stepId
  * task.skipped        runId, stepId, input, output       its `if` did not hold; both are the same value
- * task.retrying       runId, stepId, attempt (the next), class, due
+ * task.retrying       runId, stepId, attempt (the next), class (call) or error (try), due
+ * task.caught         runId, stepId (of the try), error  its catch.do begins
  * attempt.started     runId, stepId, attempt, with, key  value: the evaluated arguments; key: the idempotency key
  * attempt.succeeded   runId, stepId, attempt, record, request?, response?      values: record, request, response
  * attempt.failed      runId, stepId, attempt, class, record, request?, response?
  * fact.recorded       runId, stepId, attempt, index, verdict, subject, payload, pae, signatures, document, runtime, configuration,
  *                     class, fact                        values: the statement's payload, the fact document
  * fact.erased         subject, payload, reason?
- * timer.set           runId, timer, due                  timer.fired      runId, timer
+ * timer.set           runId, timer, due
+ * timer.fired         runId, timer (wait, retry, attempt or timeout), stepId? (absent: the run's timeout), attemptDue? (retry)
  * schedule.ticked     schedule, due, runId, by? (operator: it was not due), zone? (digest of the zone's rules)
  * schedule.skipped    schedule, first, last, count, more? (of them some uncounted), why
  * schedule.paused     schedule, reason?                  schedule.resumed schedule        value: the reason
@@ -66,6 +69,7 @@
 	X(ENTRY_TASK_CANCELLED, "task.cancelled", 1)          \
 	X(ENTRY_TASK_SKIPPED, "task.skipped", 1)              \
 	X(ENTRY_TASK_RETRYING, "task.retrying", 1)            \
+	X(ENTRY_TASK_CAUGHT, "task.caught", 1)                \
 	X(ENTRY_ATTEMPT_STARTED, "attempt.started", 1)        \
 	X(ENTRY_ATTEMPT_SUCCEEDED, "attempt.succeeded", 1)    \
 	X(ENTRY_ATTEMPT_FAILED, "attempt.failed", 1)          \

@@ -253,6 +253,7 @@ static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger
 			attempt_outcome(r, at, trigger, outcome);
 		return true;
 	case ENTRY_ATTEMPT_STARTED:
+	case ENTRY_TIMER_FIRED:
 		trigger->kind = TRIGGER_DEADLINE;
 		return true;
 	case ENTRY_TASK_CANCELLED:

@@ -265,6 +265,7 @@ static void release_values(struct state *state, struct instance *instance)
 	set_value(state, &instance->current, NULL);
 	set_value(state, &instance->items, NULL);
 	set_value(state, &instance->with, NULL);
+	set_value(state, &instance->error, NULL);
 }
 
 static void free_instance(struct state *state, struct instance *instance)
@@ -406,16 +407,58 @@ void state_close(struct state *state)
 	*state = (struct state){0};
 }
 
-int64_t state_next_deadline_ms(const struct state *state)
+const struct task_list *state_list(const struct instance *sequence)
 {
+	return sequence->in_handler ? &sequence->task->handler : &sequence->task->body;
+}
+
+int64_t instance_next_timer(const struct instance *instance, enum instance_timer *timer)
+{
+	const int64_t times[] = {
+		[TIMER_DUE] = instance->phase == INSTANCE_BACKING_OFF ? instance->due_ms : 0,
+		[TIMER_ATTEMPT] = instance->attempt_due_ms,
+		[TIMER_TIMEOUT] = instance->timeout_ms,
+	};
 	int64_t earliest = 0;
 
+	if (instance->is_body || (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
+		return 0;
+	for (size_t i = 0; i < COUNT_OF(times); i++)
+		if (times[i] != 0 && (earliest == 0 || times[i] < earliest)) {
+			earliest = times[i];
+			*timer = (enum instance_timer)i;
+		}
+	return earliest;
+}
+
+int64_t state_next_deadline_ms(const struct state *state)
+{
+	int64_t earliest = run_status_ended(state->status) ? 0 : state->timeout_ms;
+	enum instance_timer timer;
+
 	LIST_EACH(link, &state->live) {
-		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
-		if (instance->phase == INSTANCE_BACKING_OFF && (earliest == 0 || instance->due_ms < earliest))
-			earliest = instance->due_ms;
+		int64_t due = instance_next_timer(CONTAINER_OF(link, struct instance, live), &timer);
+		if (due != 0 && (earliest == 0 || due < earliest))
+			earliest = due;
 	}
 	return earliest;
+}
+
+bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms)
+{
+	struct arena arena;
+	bool waits = false;
+
+	if (entry->kind != ENTRY_TIMER_FIRED && entry->kind != ENTRY_ATTEMPT_STARTED && entry->kind != ENTRY_TASK_FAULTED && entry->kind != ENTRY_TASK_CANCELLED)
+		return false;
+	arena_init(&arena);
+	const struct instance *instance = state_find_step(state, json_get_text(entry->data, "stepId"), &arena, NULL);
+	if (instance && instance->phase == INSTANCE_BACKING_OFF) {
+		*since_ms = instance->waits_since_ms;
+		waits = true;
+	}
+	arena_close(&arena);
+	return waits;
 }
 
 bool state_is_idle(const struct state *state)
@@ -486,12 +529,12 @@ static void advance_sequence(struct state *state, struct instance *sequence, con
 		break;
 	case THEN_EXIT:
 	case THEN_END:
-		sequence->cursor = sequence->task->body.count;
+		sequence->cursor = state_list(sequence)->count;
 		break;
 	}
 	sequence->child_live = false;
 	set_value(state, &sequence->current, output);
-	if (!sequence->is_body || sequence->cursor < sequence->task->body.count)
+	if (!sequence->is_body || sequence->cursor < state_list(sequence)->count)
 		return;
 
 	struct instance *loop = edit(state, sequence->task, false, sequence->path, (size_t)sequence->path_count - 1);
@@ -537,6 +580,69 @@ static int corrupt(const struct state *state, const struct entry *entry, const c
 			 entry_kind_name(entry->kind), step ? " " : "", step ? step : "", expected);
 }
 
+/* data[name], a time. 0 when it is not there. False: it is none. */
+static bool read_time(const struct entry *entry, const char *name, int64_t *ms)
+{
+	const char *text = json_get_text(entry->data, name);
+
+	*ms = 0;
+	return !text || time_parse(text, ms);
+}
+
+static bool read_times(const struct entry *entry, struct instance *instance)
+{
+	return read_time(entry, "due", &instance->due_ms) && read_time(entry, "timeout", &instance->timeout_ms) &&
+	       read_time(entry, "attemptDue", &instance->attempt_due_ms) && read_time(entry, "retryUntil", &instance->retry_until_ms);
+}
+
+/* A try begins its list, or its handler's, with its own input. */
+static void restart_list(struct state *state, struct instance *try)
+{
+	try->cursor = 0;
+	set_value(state, &try->current, try->input);
+}
+
+/* A task that was under way has no output: its sequence waits for it no more. Whether and where it goes on another entry says. */
+static void release_holder(struct state *state, const struct task *task, const uint64_t *path, size_t path_count)
+{
+	const struct task *parent;
+	bool is_body;
+	size_t count;
+
+	CHECK(parent_key(task, false, path_count, &parent, &is_body, &count));
+	struct instance *holder = edit(state, parent, is_body, path, count);
+	if (holder)
+		holder->child_live = false;
+}
+
+static int apply_timer(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
+{
+	struct step_id id;
+	const char *timer = json_get_text(entry->data, "timer");
+	const struct task *task;
+
+	if (!json_get(entry->data, "stepId")) {
+		if (state->timeout_ms == 0)
+			return corrupt(state, entry, "the run has no timeout", error);
+		state->timeout_ms = 0;
+		return 0;
+	}
+	task = step_task(state, entry, arena, &id);
+	struct instance *instance = task ? edit(state, task, false, id.iterations, id.iteration_count) : NULL;
+	if (!timer || !instance || instance->execution != id.execution)
+		return corrupt(state, entry, "the task is not under way", error);
+	int64_t *waits = strcmp(timer, "timeout") == 0 ? &instance->timeout_ms : strcmp(timer, "attempt") == 0 ? &instance->attempt_due_ms : &instance->due_ms;
+	if (*waits == 0 || (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
+		return corrupt(state, entry, "it does not wait for this", error);
+	*waits = 0;
+	if (waits == &instance->due_ms) {
+		set_phase(state, instance, INSTANCE_STARTED);
+		if (!read_time(entry, "attemptDue", &instance->attempt_due_ms))
+			return corrupt(state, entry, "a time that is none", error);
+	}
+	return 0;
+}
+
 static int apply_task(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
 {
 	struct step_id id;
@@ -549,7 +655,7 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 
 	if (!live) { /* It begins here: task.started, or a pure task's only entry. */
 		struct instance *sequence = edit_sequence(state, task, id.iterations, id.iteration_count, entry->seq);
-		if (!sequence || sequence->child_live || sequence->cursor != task->index)
+		if (!sequence || sequence->child_live || sequence->cursor != task->index || sequence->in_handler != task->in_handler)
 			return corrupt(state, entry, "it is not this task's turn", error);
 		if (id.execution != state_next_execution(state, task, id.iterations, id.iteration_count))
 			return corrupt(state, entry, "the execution number is not the next one", error);
@@ -564,18 +670,22 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		instance->child_live = instance->in_flight = instance->exited = false;
 		instance->attempt = instance->failures = 0;
 		instance->item_count = instance->next_iteration = instance->done_count = instance->live_count = 0;
-		instance->due_ms = 0;
+		instance->in_handler = false;
+		if (!read_times(entry, instance))
+			return corrupt(state, entry, "a time that is none", error);
 		instance->start_seq = entry->seq;
 		if (entry->kind == ENTRY_TASK_STARTED) {
 			sequence->child_live = true;
 			set_value(state, &instance->input, take_value(state, entry, "input"));
-			if (task->kind == TASK_DO)
+			if (task->kind == TASK_DO || task->kind == TASK_TRY)
 				set_value(state, &instance->current, instance->input);
+			instance->attempt = task->kind == TASK_TRY;
 			if (task->kind == TASK_FOR) {
 				set_value(state, &instance->items, take_value(state, entry, "in"));
 				instance->item_count = (uint64_t)json_get_number(entry->data, "items", 0);
 			}
-			set_phase(state, instance, INSTANCE_STARTED);
+			instance->waits_since_ms = entry->time_ms;
+			set_phase(state, instance, task->kind == TASK_WAIT ? INSTANCE_BACKING_OFF : INSTANCE_STARTED);
 			return 0;
 		}
 	} else if (entry->kind == ENTRY_TASK_STARTED || entry->kind == ENTRY_TASK_SKIPPED) {
@@ -600,6 +710,8 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 	}
 	case ENTRY_TASK_FAULTED:
 	case ENTRY_TASK_CANCELLED:
+		if (live)
+			release_holder(state, task, id.iterations, id.iteration_count);
 		instance->in_flight = false;
 		set_phase(state, instance, entry->kind == ENTRY_TASK_FAULTED ? INSTANCE_FAULTED : INSTANCE_CANCELLED);
 		release_values(state, instance);
@@ -608,9 +720,25 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		const char *due = json_get_text(entry->data, "due");
 		if (instance->in_flight || !due || !time_parse(due, &instance->due_ms))
 			return corrupt(state, entry, "no time, or an attempt is in flight", error);
+		if (task->kind == TASK_TRY && (instance->child_live || instance->in_handler))
+			return corrupt(state, entry, "something inside it is still under way", error);
+		instance->waits_since_ms = entry->time_ms;
 		set_phase(state, instance, INSTANCE_BACKING_OFF);
+		if (task->kind == TASK_TRY) {
+			instance->attempt = (unsigned)json_get_number(entry->data, "attempt", 0);
+			instance->attempt_due_ms = 0;
+			restart_list(state, instance);
+		}
 		return 0;
 	}
+	case ENTRY_TASK_CAUGHT:
+		if (task->kind != TASK_TRY || instance->phase != INSTANCE_STARTED || instance->child_live || instance->in_handler)
+			return corrupt(state, entry, "it is no try that just caught", error);
+		instance->in_handler = true;
+		instance->attempt_due_ms = 0;
+		set_value(state, &instance->error, take_value(state, entry, "error"));
+		restart_list(state, instance);
+		return 0;
 	default:
 		CHECK(!"a task entry");
 		return 0;
@@ -664,6 +792,8 @@ static int apply_created(struct state *state, const struct entry *entry, struct 
 	state->status = RUN_RUNNING;
 	state->created_ms = entry->time_ms;
 	state->seq_first = entry->seq;
+	if (!read_time(entry, "timeout", &state->timeout_ms))
+		return corrupt(state, entry, "a time that is none", error);
 	set_value(state, &state->input, take_value(state, entry, "input"));
 	struct instance *root = edit_or_add(state, state->definition->root, false, (const uint64_t[1]){0}, 0);
 	root->execution = 1;
@@ -721,6 +851,7 @@ static void forget_list(struct state *state, const struct task_list *list, uint6
 			forget_iterations(state, child, path, path_count, 0, instance->next_iteration);
 		else
 			forget_list(state, &child->body, path, path_count);
+		forget_list(state, &child->handler, path, path_count);
 		free_instance(state, instance);
 	}
 }
@@ -792,8 +923,9 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	case ENTRY_TASK_CANCELLED:
 	case ENTRY_TASK_SKIPPED:
 	case ENTRY_TASK_RETRYING:
+	case ENTRY_TASK_CAUGHT:
 		rc = apply_task(state, entry, &arena, error);
-		if (rc == 0 && entry->kind != ENTRY_TASK_STARTED && entry->kind != ENTRY_TASK_RETRYING)
+		if (rc == 0 && entry->kind != ENTRY_TASK_STARTED && entry->kind != ENTRY_TASK_RETRYING && entry->kind != ENTRY_TASK_CAUGHT)
 			forget_finished(state, entry, &arena);
 		break;
 	case ENTRY_ATTEMPT_STARTED:
@@ -809,8 +941,10 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 			state->rejected_count++;
 		break;
 	}
-	case ENTRY_TIMER_SET:
 	case ENTRY_TIMER_FIRED:
+		rc = apply_timer(state, entry, &arena, error);
+		break;
+	case ENTRY_TIMER_SET:
 	case ENTRY_DOCUMENT_ADDED: /* stands among a run's entries when its input held the document */
 		break;
 	case ENTRY_JOURNAL_OPENED:
@@ -862,7 +996,7 @@ struct digest state_digest(const struct state *state)
 
 	arena_init(&arena);
 	buffer_init(&out, STATE_TEXT_MAX);
-	buffer_printf(&out, "%s %s %d", state->id, run_status_name(state->status), state->killed);
+	buffer_printf(&out, "%s %s %d timeout=%" PRId64, state->id, run_status_name(state->status), state->killed, state->timeout_ms);
 	print_value(&out, "input", state->input);
 	print_value(&out, "output", state->output);
 	print_value(&out, "error", state->error);
@@ -879,6 +1013,9 @@ struct digest state_digest(const struct state *state)
 				buffer_printf(&line, "#%" PRIu64, instance->path[i]);
 			buffer_printf(&line, "@%" PRIu64 " scope=%" PRIu64 " floor=%" PRIu64 " used=%" PRIu64 " exited=%d", instance->execution, instance->scope,
 				      instance->floor, instance->used, instance->exited);
+			buffer_printf(&line, " handler=%d until=%" PRId64 "/%" PRId64 "/%" PRId64, instance->in_handler, instance->timeout_ms, instance->attempt_due_ms,
+				      instance->retry_until_ms);
+			print_value(&line, "caught", instance->error);
 			buffer_printf(&line, " %s cursor=%zu child=%d items=%" PRIu64 " next=%" PRIu64 " done=%" PRIu64 " live=%" PRIu64
 					     " attempt=%u failures=%u flight=%d due=%" PRId64,
 				      instance_phase_name(instance->phase), instance->cursor, instance->child_live, instance->item_count,

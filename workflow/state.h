@@ -31,7 +31,8 @@ enum run_status { RUN_PENDING, RUN_RUNNING, RUN_WAITING, RUN_SUSPENDED, RUN_CANC
 const char *run_status_name(enum run_status status);
 bool run_status_ended(enum run_status status);
 
-/* waiting is a do or for whose children are under way as well as a call whose attempt is: both are STARTED.
+/* A do or for whose children are under way is STARTED, as is a call whose attempt is. What waits for a time only is BACKING_OFF: a call or a
+ * try before its next attempt, and a `wait`.
  *
  *   started ─▶ completed      started ─▶ backing_off ─▶ started
  *   started ─▶ faulted        started, backing_off ─▶ cancelled          (nothing) ─▶ completed, skipped, faulted: pure tasks */
@@ -63,12 +64,19 @@ struct instance {
 	uint64_t item_count, next_iteration, done_count, live_count;
 	bool exited; /* chained: an iteration said `exit` (D8), no further one begins */
 
-	/* call */
+	/* try */
+	bool in_handler; /* its list is catch.do, not try */
+	struct value *error; /* what was caught; while its handler runs */
+	int64_t attempt_due_ms, retry_until_ms; /* ends of this attempt and of all; 0: none */
+
+	/* call; try counts its attempts too */
 	unsigned attempt; /* the last one started; 0: none */
 	unsigned failures; /* attempts that count against the retry policy: interruptions do not (C38) */
 	bool in_flight;
 	struct value *with;
-	int64_t due_ms; /* backing off until */
+	int64_t due_ms; /* backing off until; wait: its end */
+	int64_t waits_since_ms; /* while the phase is BACKING_OFF */
+	int64_t timeout_ms; /* any task: when it is over; 0: never */
 
 	uint64_t start_seq;
 	bool copied; /* drafts only: a changed copy of the base's */
@@ -87,7 +95,7 @@ struct state {
 	enum run_status status;
 	bool killed;
 	struct value *input, *output, *error;
-	int64_t created_ms, ended_ms;
+	int64_t created_ms, ended_ms, timeout_ms; /* timeout: when the run is over; 0: never */
 	uint64_t seq_first, seq_last, entry_count;
 	uint64_t fact_count, rejected_count;
 
@@ -116,8 +124,15 @@ const struct instance *state_parent_sequence(const struct state *state, const st
 /* The instance a step id names. NULL when unknown. *execution (may be NULL) is the one of the id. */
 const struct instance *state_find_step(const struct state *state, const char *step_id, struct arena *arena, uint64_t *execution);
 struct value *state_find_value(const struct state *state, const struct digest *digest);
-/* Earliest due time of anything that backs off; 0: nothing does. */
+/* The list that this sequence goes through. */
+const struct task_list *state_list(const struct instance *sequence);
+/* What the instance waits for next, and until when: the wait itself before a timeout of the same time. 0: nothing. */
+enum instance_timer { TIMER_DUE, TIMER_ATTEMPT, TIMER_TIMEOUT };
+int64_t instance_next_timer(const struct instance *instance, enum instance_timer *timer);
+/* Earliest time at which something is due; 0: nothing is. */
 int64_t state_next_deadline_ms(const struct state *state);
+/* Before this entry is folded in: it ends a time in which a task only waited for a timer, since *since_ms (semantics.md 8: queued). */
+bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms);
 /* Nothing in flight, nothing to do at once: may leave memory. */
 bool state_is_idle(const struct state *state);
 /* A digest over everything that decides how the run goes on: two states with equal digests behave alike. For tests and replay. */

@@ -285,8 +285,20 @@ static void add_task_entry(struct viewing *v, const struct entry *entry)
 			json_set(v->arena, task, "input", input);
 		if (json_get(entry->data, "items"))
 			json_set(v->arena, task, "items", json_get(entry->data, "items"));
+		if (json_get_text(entry->data, "due")) {
+			json_set_text(v->arena, task, "status", "waiting");
+			json_set_text(v->arena, task, "until", json_get_text(entry->data, "due"));
+		}
 		break;
 	}
+	case ENTRY_TASK_CAUGHT:
+		json_set_text(v->arena, task, "status", "running");
+		break;
+	case ENTRY_TIMER_FIRED:
+		json_set_text(v->arena, task, "status", "running");
+		json_remove(task, "retryAt");
+		json_remove(task, "until");
+		break;
 	case ENTRY_TASK_COMPLETED:
 		end_task(v, task, entry, "completed");
 		break;
@@ -337,11 +349,48 @@ struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t
 	return page;
 }
 
+/* A step that waits for a timer, since when. */
+struct wait_view {
+	const char *step; /* NULL: over */
+	int64_t since_ms;
+	struct wait_view *next;
+};
+
+/* Time in which a task waited for a timer alone is queued time: from the entry that says `due` to the next one of the step. */
+static void add_wait(struct arena *arena, struct wait_view **waits, const struct entry *entry, int64_t created_ms, struct interval_set *queued)
+{
+	const char *step = json_get_text(entry->data, "stepId");
+	struct wait_view *at, *spare = NULL;
+
+	if (!step)
+		return;
+	for (at = *waits; at && (!at->step || strcmp(at->step, step) != 0); at = at->next)
+		if (!at->step)
+			spare = at;
+	if (at && json_get(entry->data, "timer") && strcmp(json_get_text(entry->data, "timer"), "attempt") == 0)
+		return;
+	if (at) {
+		interval_add(queued, (at->since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
+		at->step = NULL;
+		spare = at;
+	}
+	if (!json_get(entry->data, "due"))
+		return;
+	if (!spare) {
+		spare = arena_zero(arena, sizeof *spare);
+		spare->next = *waits;
+		*waits = spare;
+	}
+	spare->step = step;
+	spare->since_ms = entry->time_ms;
+}
+
 struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin, unsigned include)
 {
 	struct viewing *v = arena_zero(arena, sizeof *v);
 	struct json *run = json_object(arena), *facts = json_array(arena), *events = json_array(arena), *sum = json_object(arena);
 	struct interval_set active = {0}, queued = {0};
+	struct wait_view *waits = NULL;
 	const struct json *record = NULL;
 	const char *status = "pending";
 	int64_t ended_ms = 0;
@@ -413,6 +462,7 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 			add_task_entry(v, entry);
 		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
 			view_add_record(arena, value_of(v, entry->data, "record"), &active, &queued, sum);
+		add_wait(arena, &waits, entry, entries[0].time_ms, &queued);
 		struct json *event = include & VIEW_EVENTS ? view_cloud_event(arena, entry, origin) : NULL;
 		if (event)
 			json_add(arena, events, event);

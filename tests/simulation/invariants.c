@@ -150,6 +150,30 @@ static void check_retry(struct world *world, struct run_model *run, struct step_
 	step->must_retry = false;
 }
 
+static void read_time(struct world *world, const struct run_model *run, const struct entry *entry, const char *name, int64_t *ms)
+{
+	const char *text = json_get_text(entry->data, name);
+
+	if (text && !time_parse(text, ms))
+		broken(world, run, "%s has a %s that is no time", entry_kind_name(entry->kind), name);
+}
+
+/* Never early; and as soon as somebody is there to see it. */
+static void check_fired(struct world *world, struct run_model *run, struct step_model *step, const struct entry *entry)
+{
+	const char *timer = json_get_text(entry->data, "timer");
+	int64_t *due = !step ? &run->timeout_ms : strcmp(timer, "timeout") == 0 ? &step->timeout_ms : strcmp(timer, "attempt") == 0 ? &step->attempt_due_ms : &step->due_ms;
+
+	if (step && (step->ended || !step->started))
+		broken(world, run, "a timer of %s fires, but it is not under way", step->id);
+	if (*due == 0 || entry->time_ms < *due)
+		broken(world, run, "timer %s of %s fires before its time, or waits for none", timer, step ? step->id : "the run");
+	*due = 0;
+	if (step)
+		read_time(world, run, entry, "attemptDue", &step->attempt_due_ms);
+	world->counters.fired++;
+}
+
 void check_stored(struct world *world, struct run_model *run, const struct entry *entry)
 {
 	const char *step_id = json_get_text(entry->data, "stepId");
@@ -164,6 +188,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 	case ENTRY_RUN_CREATED: {
 		struct digest digest;
 		run->created = true;
+		read_time(world, run, entry, "timeout", &run->timeout_ms);
 		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
 			if (json_get_digest(entry->data, "definition", &digest) && digest_equal(&digest, &world->definitions[i]->digest))
 				run->definition = world->definitions[i];
@@ -185,6 +210,9 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		if (step->started || step->ended)
 			broken(world, run, "%s starts twice", step->id);
 		step->started = true;
+		read_time(world, run, entry, "due", &step->due_ms);
+		read_time(world, run, entry, "timeout", &step->timeout_ms);
+		read_time(world, run, entry, "attemptDue", &step->attempt_due_ms);
 		break;
 	case ENTRY_TASK_COMPLETED:
 	case ENTRY_TASK_FAULTED:
@@ -199,10 +227,25 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		step->started = step->ended = true;
 		step->open = false;
 		break;
+	case ENTRY_TASK_CAUGHT:
+		if (step->ended || !step->started)
+			broken(world, run, "%s catches, but is not under way", step->id);
+		world->counters.caught++;
+		break;
+	case ENTRY_TIMER_FIRED:
+		check_fired(world, run, step, entry);
+		break;
 	case ENTRY_TASK_RETRYING:
 		if (step->open || step->ended || !step->started)
 			broken(world, run, "%s waits for another attempt, but cannot", step->id);
-		check_retry(world, run, step, entry);
+		if (!json_get(entry->data, "error")) {
+			check_retry(world, run, step, entry);
+			break;
+		}
+		/* a try: the policy is the definition's, the oracle knows it */
+		if (!time_parse(json_get_text(entry->data, "due"), &step->due_ms) || step->due_ms <= entry->time_ms)
+			broken(world, run, "%s is tried again at no time to come", step->id);
+		world->counters.tries++;
 		break;
 	case ENTRY_ATTEMPT_STARTED:
 		check_attempt_started(world, run, step, entry);

@@ -14,6 +14,8 @@ struct program {
 	unsigned tasks; /* made so far, for names */
 	unsigned loops; /* around this place */
 	bool may_fail;
+	unsigned tries; /* around this place */
+	bool stays; /* nothing ends it before its end */
 	bool always; /* the next task has no `if`: something waits for what it gives */
 	bool fails_by_item; /* the next call does, where the item is a number */
 };
@@ -62,6 +64,8 @@ static const char *condition(struct program *p)
 	return PICK(p, ".n < 5", ".n != 3", "${ .n > 2 }", "$workflow.input.n > 4", ".nothing", "${ .short[0] }", ".n == 7");
 }
 
+static struct json *duration(struct program *p);
+
 /* Returns its name. */
 static const char *add_task(struct program *p, struct json *list, const char *kind, struct json *task)
 {
@@ -70,6 +74,11 @@ static const char *add_task(struct program *p, struct json *list, const char *ki
 
 	if (!p->always && chance(p, 100))
 		json_set_text(p->arena, task, "if", condition(p));
+	if (p->may_fail && chance(p, 80)) {
+		struct json *timeout = json_object(p->arena);
+		json_set(p->arena, timeout, "after", duration(p));
+		json_set(p->arena, task, "timeout", chance(p, 300) ? json_text(p->arena, "soon") : timeout);
+	}
 	p->always = false;
 	json_set(p->arena, item, name, task);
 	json_add(p->arena, list, item);
@@ -188,10 +197,10 @@ static void add_polling(struct program *p, struct json *list)
 	const char *call = add_call(p, list);
 
 	if (chance(p, 300))
-		add_case(p, cases, "first", NULL, PICK(p, "continue", "continue", "exit"));
+		add_case(p, cases, "first", NULL, p->stays ? "continue" : PICK(p, "continue", "continue", "exit"));
 	add_case(p, cases, "again", PICK(p, ".n < 4", "${ .n == 2 }"), call);
 	if (chance(p, 200))
-		add_case(p, cases, "enough", ".n == 9", PICK(p, "exit", "end", "continue"));
+		add_case(p, cases, "enough", ".n == 9", p->stays ? "continue" : PICK(p, "exit", "end", "continue"));
 	json_set(p->arena, task, "switch", cases);
 	add_task(p, list, "switch", task);
 }
@@ -265,6 +274,88 @@ static void add_raise(struct program *p, struct json *list)
 	add_task(p, list, "raise", task);
 }
 
+static struct json *duration(struct program *p)
+{
+	struct json *object = json_object(p->arena);
+	uint64_t dice = random_below(p->random, 100);
+
+	if (dice < 30)
+		return json_text(p->arena, PICK(p, "PT0.2S", "PT1S", "PT0S", "PT1M"));
+	if (dice < 50)
+		return json_text(p->arena, "${ $workflow.input.pause }");
+	json_set_number(p->arena, object, dice < 90 ? "milliseconds" : "seconds", (double)random_between(p->random, 1, dice < 90 ? 900 : 20));
+	return object;
+}
+
+static void add_wait(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena);
+
+	json_set(p->arena, task, "wait", duration(p));
+	add_task(p, list, "wait", task);
+}
+
+static struct json *retry_policy(struct program *p)
+{
+	struct json *retry = json_object(p->arena), *backoff = json_object(p->arena), *limit = json_object(p->arena), *attempt = json_object(p->arena), *jitter = json_object(p->arena);
+
+	json_set(p->arena, retry, "delay", duration(p));
+	json_set(p->arena, backoff, PICK(p, "constant", "linear", "exponential"), json_object(p->arena));
+	if (chance(p, 700))
+		json_set(p->arena, retry, "backoff", backoff);
+	json_set_number(p->arena, attempt, "count", (double)random_between(p->random, 0, 3));
+	json_set(p->arena, limit, "attempt", attempt);
+	json_set(p->arena, retry, "limit", limit);
+	if (chance(p, 400)) {
+		json_set_text(p->arena, jitter, "from", "PT0S");
+		json_set_text(p->arena, jitter, "to", "PT0.5S");
+		json_set(p->arena, retry, "jitter", jitter);
+	}
+	return retry;
+}
+
+/* What may fail stands in it: a call, an expression, something raised. */
+static void add_try(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *catch = json_object(p->arena), *errors = json_object(p->arena), *with = json_object(p->arena);
+	bool may_fail = p->may_fail;
+
+	p->may_fail = true;
+	p->tries++;
+	json_set(p->arena, task, "try", make_list(p, (unsigned)random_between(p->random, 1, 3)));
+	if (chance(p, 300))
+		add_raise(p, json_get(task, "try"));
+	p->may_fail = may_fail;
+	if (chance(p, 400)) {
+		if (chance(p, 500))
+			json_set_text(p->arena, with, "type", PICK(p, "https://serverlessworkflow.io/dsl/errors/types/expression", "https://open-workflow-specification.org/spec/1.0.0/errors/communication",
+								   "https://serverlessworkflow.io.io/dsl/errors/types/timeout"));
+		else
+			json_set_number(p->arena, with, "status", 400 + (double)random_below(p->random, 3));
+		json_set(p->arena, errors, "with", with);
+		json_set(p->arena, catch, "errors", errors);
+	}
+	const char *as = chance(p, 400) ? arena_printf(p->arena, "caught%u", p->tries) : "error";
+	if (strcmp(as, "error") != 0)
+		json_set_text(p->arena, catch, "as", as);
+	if (chance(p, 200))
+		json_set_text(p->arena, catch, "when", PICK(p, ".status >= 400", ".title.of.it", arena_printf(p->arena, "$%s.status != 404", as)));
+	if (chance(p, 150))
+		json_set_text(p->arena, catch, "exceptWhen", ".status == 401");
+	if (chance(p, 600))
+		json_set(p->arena, catch, "retry", chance(p, 300) ? json_text(p->arena, "often") : retry_policy(p));
+	if (chance(p, 600)) {
+		struct json *handler = make_list(p, (unsigned)random_between(p->random, 1, 2));
+		struct json *set = json_get(json_at(handler, json_count(handler) - 1)->object.members[0].value, "set");
+		if (set && chance(p, 700))
+			set_expression(p, set, "error", arena_printf(p->arena, "$%s%s", as, PICK(p, "", ".title", ".instance")));
+		json_set(p->arena, catch, "do", handler);
+	}
+	p->tries--;
+	json_set(p->arena, task, "catch", catch);
+	add_task(p, list, "try", task);
+}
+
 /* Some tasks that give the usual object leave their list's order: forward, out of it, or to the end of all. */
 static void add_jumps(struct program *p, struct json *list)
 {
@@ -277,7 +368,7 @@ static void add_jumps(struct program *p, struct json *list)
 			continue;
 		uint64_t dice = random_below(p->random, 100);
 		const struct json *target = json_at(list, random_between(p->random, i + 1, json_count(list) - 1));
-		json_set_text(p->arena, task, "then", dice < 10 ? "end" : dice < 35 ? "exit" : dice < 45 ? "continue" : target->object.members[0].name);
+		json_set_text(p->arena, task, "then", p->stays ? target->object.members[0].name : dice < 10 ? "end" : dice < 35 ? "exit" : dice < 45 ? "continue" : target->object.members[0].name);
 	}
 }
 
@@ -335,8 +426,12 @@ static struct json *make_list(struct program *p, unsigned count)
 			add_polling(p, list);
 		} else if (dice < 82 && p->loops < 2) {
 			add_counting(p, list);
-		} else if (dice < 88 && p->may_fail) {
+		} else if (dice < 85 && p->may_fail) {
 			add_raise(p, list);
+		} else if (dice < 89) {
+			add_wait(p, list);
+		} else if (dice < 96 && p->tries < 2) {
+			add_try(p, list);
 		} else {
 			add_set(p, list, NULL);
 		}
@@ -372,7 +467,7 @@ static void print_yaml(const struct json *json, unsigned indent, struct buffer *
 
 struct bytes program_make(struct world *world, struct arena *arena, unsigned number, enum text_format *format)
 {
-	struct program p = {.random = &world->random, .arena = arena, .may_fail = number == 2};
+	struct program p = {.random = &world->random, .arena = arena, .may_fail = number == 2, .stays = number == 0, .tries = number == 0 ? 2 : 0};
 	struct json *program = json_object(arena), *document = json_object(arena), *list;
 	struct buffer out;
 
@@ -382,6 +477,11 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 	json_set_text(arena, document, "version", "1.0.0");
 	json_set(arena, program, "document", document);
 	list = make_list(&p, (unsigned)random_between(p.random, 2, 6));
+	if (number > 0) {
+		add_try(&p, list);
+		add_wait(&p, list);
+		add_set(&p, list, NULL);
+	}
 	if (number == 2) {
 		p.fails_by_item = true;
 		add_loop(&p, list);
@@ -397,6 +497,17 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 	json_set_text(arena, known, "title", "${ $task.name }");
 	json_set(arena, errors, "known", known);
 	json_set(arena, use, "errors", errors);
+	struct json *retries = json_object(arena), *timeouts = json_object(arena), *soon = json_object(arena);
+	json_set(arena, retries, "often", retry_policy(&p));
+	json_set(arena, use, "retries", retries);
+	json_set(arena, soon, "after", duration(&p));
+	json_set(arena, timeouts, "soon", soon);
+	json_set(arena, use, "timeouts", timeouts);
+	if (number == 2 && random_chance(p.random, 300)) {
+		struct json *timeout = json_object(arena);
+		json_set_text(arena, timeout, "after", "PT8S");
+		json_set(arena, program, "timeout", timeout);
+	}
 	json_set(arena, program, "use", use);
 
 	buffer_init(&out, DEFINITION_SOURCE_MAX);
@@ -433,6 +544,7 @@ struct bytes program_input(struct world *world, struct arena *arena)
 	json_set(arena, input, "list", items(&p, random_chance(p.random, 100) ? random_below(p.random, 41) : random_below(p.random, 9)));
 	json_set(arena, input, "short", items(&p, random_below(p.random, 4)));
 	json_set_number(arena, input, "n", (double)random_below(p.random, 10));
+	json_set_text(arena, input, "pause", PICK(&p, "PT0.05S", "PT2S", "PT10S", "PT0S"));
 	json_set(arena, input, "doc", padding(&p, padding_len(p.random)));
 	json_set(arena, input, "pad", padding(&p, padding_len(p.random)));
 	return json_print_arena(input, arena);

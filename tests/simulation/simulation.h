@@ -47,6 +47,7 @@ struct step_model {
 	unsigned failures, allowed;
 	int64_t floor_ms, cap_ms, after_ms;
 	bool must_retry;
+	int64_t due_ms, timeout_ms, attempt_due_ms; /* what it waits for */
 };
 
 struct run_model {
@@ -54,6 +55,7 @@ struct run_model {
 	const struct definition *definition; /* the one it was created with */
 	bool created, acknowledged, ended, broken;
 	enum entry_kind ended_by;
+	int64_t timeout_ms;
 	bool recovering; /* the next load of it is the restart's */
 	uint64_t *seqs; /* of its entries */
 	size_t seq_count, seq_cap;
@@ -115,7 +117,7 @@ struct attempt {
 
 struct counters {
 	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, value_loads, parks, cancels, replays, retries, interruptions, facts,
-		attempts, refused, steps_clock, folds, evaluations, oracle_tasks, checks, events;
+		attempts, refused, caught, tries, fired, steps_clock, folds, evaluations, oracle_tasks, checks, events;
 };
 
 struct options {

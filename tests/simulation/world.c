@@ -524,8 +524,8 @@ int world_run(uint64_t seed, const struct options *options)
 	char hex[DIGEST_HEX_LEN + 1];
 	digest_hex(&root, hex);
 	printf("seed %" PRIu64 ": runs=%" PRIu64 " entries=%zu crashes=%" PRIu64 " stops=%" PRIu64 " faults=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64
-	       " parks=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " log=%.16s ok\n",
-	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->cancels, c->facts,
+	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " log=%.16s ok\n",
+	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->fired, c->caught, c->tries, c->cancels, c->facts,
 	       c->replays, hex);
 	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64

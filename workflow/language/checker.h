@@ -6,7 +6,7 @@
 
 enum { CHECKER_LANGUAGE_VARIABLES = 5 };
 enum { CHECKER_FUNCTIONS_MAX = 16 }; /* calls of custom functions inside one another */
-enum { CHECKER_VARIABLES_MAX = 5 + 2 * DEFINITION_LOOPS_MAX }; /* five of the language and two for each loop around */
+enum { CHECKER_VARIABLES_MAX = 5 + 2 * DEFINITION_LOOPS_MAX + DEFINITION_DEPTH_MAX }; /* five of the language, two for each loop around, one for each catch */
 
 struct checker {
 	struct definition *definition;

@@ -9,6 +9,7 @@
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/language/checker.h"
+#include "workflow/language/duration.h"
 #include "workflow/language/expand.h"
 #include "workflow/language/expression.h"
 #include "workflow/language/position.h"
@@ -107,12 +108,12 @@ static void read_document(struct checker *checker, const struct json *document)
 
 /* ---- Tasks */
 
-static void read_task_list(struct checker *checker, struct task *parent, const struct json *list);
+static void read_task_list(struct checker *checker, struct task *parent, bool handler, const struct json *list);
 
 /* Keys that any task may have; then those of its kind. */
 #define COMMON_KEYS                                                                                                       \
 	{"if", KEY_OPTIONAL, NULL}, {"input", KEY_LATER, NULL}, {"output", KEY_LATER, NULL}, {"export", KEY_LATER, NULL},    \
-	{"timeout", KEY_LATER, NULL}, {"then", KEY_OPTIONAL, NULL}, {"metadata", KEY_OPTIONAL, NULL}
+	{"timeout", KEY_OPTIONAL, NULL}, {"then", KEY_OPTIONAL, NULL}, {"metadata", KEY_OPTIONAL, NULL}
 
 static void read_set(struct checker *checker, struct task *task, const struct json *value)
 {
@@ -138,7 +139,7 @@ static void read_do(struct checker *checker, struct task *task, const struct jso
 
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'do' task");
 	len = checker_enter(checker, "do");
-	read_task_list(checker, task, json_get(value, "do"));
+	read_task_list(checker, task, false, json_get(value, "do"));
 	checker_leave(checker, len);
 }
 
@@ -217,6 +218,70 @@ static struct then read_then(struct checker *checker, const struct json *value)
 	return then;
 }
 
+/* A duration, or an expression that gives one. The pointer stands at it. */
+static const struct json *read_duration(struct checker *checker, const struct json *value)
+{
+	struct error error = {0};
+	int64_t ms;
+
+	if (checker_is_expression(value))
+		checker_template(checker, value, false);
+	else if (duration_read(value, &ms, &error) != 0)
+		checker_fail(checker, NULL, "%s", error.message);
+	return value;
+}
+
+static const struct json *read_duration_member(struct checker *checker, const struct json *object, const char *name)
+{
+	const struct json *value = json_get(object, name);
+	size_t len;
+
+	if (!value)
+		return NULL;
+	len = checker_enter(checker, name);
+	read_duration(checker, value);
+	checker_leave(checker, len);
+	return value;
+}
+
+/* {after}; the pointer stands at it. */
+static const struct json *check_timeout(struct checker *checker, const struct json *timeout)
+{
+	static const struct key keys[] = {{"after", KEY_REQUIRED, "after: {seconds: 30}"}};
+
+	if (!checker_type(checker, timeout, JSON_OBJECT, false))
+		return NULL;
+	checker_keys(checker, timeout, keys, COUNT_OF(keys), "a timeout");
+	return read_duration_member(checker, timeout, "after");
+}
+
+/* What `use.GROUP` calls NAME; it is checked where it stands. NULL: a problem was added. */
+static const struct json *find_used(struct checker *checker, const char *group, const char *name)
+{
+	const struct json *known = json_get(json_get(checker->definition->document, "use"), group), *found = json_get(known, name);
+
+	if (!found)
+		checker_fail(checker, arena_printf(&checker->definition->arena, "define it in use.%s", group), "use.%s has no '%.80s'", group, name);
+	return found;
+}
+
+/* `timeout` of a task or a workflow: inline, or a name in use.timeouts. Its duration. */
+static const struct json *read_timeout(struct checker *checker, const struct json *object)
+{
+	const struct json *timeout = json_get(object, "timeout"), *after;
+	size_t len;
+
+	if (!timeout)
+		return NULL;
+	len = checker_enter(checker, "timeout");
+	if (json_is(timeout, JSON_STRING))
+		after = json_get(find_used(checker, "timeouts", timeout->string.text), "after");
+	else
+		after = check_timeout(checker, timeout);
+	checker_leave(checker, len);
+	return after;
+}
+
 /* What any task may have. */
 static void read_common(struct checker *checker, struct task *task, const struct json *value)
 {
@@ -232,6 +297,7 @@ static void read_common(struct checker *checker, struct task *task, const struct
 		task->then = read_then(checker, json_get(value, "then"));
 		checker_leave(checker, len);
 	}
+	task->timeout = read_timeout(checker, value);
 }
 
 static void read_case(struct checker *checker, struct switch_case *at, const struct json *value)
@@ -354,6 +420,196 @@ static void read_raise(struct checker *checker, struct task *task, const struct 
 	checker_leave(checker, len);
 }
 
+static void read_wait(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"wait", KEY_REQUIRED, NULL}};
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'wait' task");
+	task->wait = read_duration_member(checker, value, "wait");
+}
+
+static const char *read_expression_member(struct checker *checker, const struct json *object, const char *name)
+{
+	const char *text = NULL;
+	size_t len;
+
+	if (!json_get(object, name))
+		return NULL;
+	len = checker_enter(checker, name);
+	text = read_expression(checker, json_get(object, name));
+	checker_leave(checker, len);
+	return text;
+}
+
+static void read_backoff(struct checker *checker, struct retry *retry, const struct json *backoff)
+{
+	static const struct key keys[] = {{"constant", KEY_OPTIONAL, NULL}, {"linear", KEY_OPTIONAL, NULL}, {"exponential", KEY_OPTIONAL, NULL}};
+	size_t len;
+
+	len = checker_enter(checker, "backoff");
+	if (checker_type(checker, backoff, JSON_OBJECT, false)) {
+		checker_keys(checker, backoff, keys, COUNT_OF(keys), "'backoff'");
+		if (backoff->object.count != 1)
+			checker_fail(checker, "backoff: {exponential: {}}", "must have exactly one of constant, linear and exponential");
+		for (size_t i = 0; i < COUNT_OF(keys); i++) {
+			const struct json *kind = json_get(backoff, keys[i].name);
+			size_t inner_len = checker_enter(checker, keys[i].name);
+
+			if (kind && checker_type(checker, kind, JSON_OBJECT, false) && kind->object.count > 0)
+				checker_fail(checker, "leave it empty: {}", "has no members; the delay is the policy's");
+			if (kind)
+				retry->backoff = (enum retry_backoff)i;
+			checker_leave(checker, inner_len);
+		}
+	}
+	checker_leave(checker, len);
+}
+
+static void read_retry_limit(struct checker *checker, struct retry *retry, const struct json *limit)
+{
+	static const struct key keys[] = {{"attempt", KEY_OPTIONAL, NULL}, {"duration", KEY_OPTIONAL, NULL}};
+	static const struct key attempt_keys[] = {{"count", KEY_OPTIONAL, NULL}, {"duration", KEY_OPTIONAL, NULL}};
+	const struct json *attempt = json_get(limit, "attempt"), *count = json_get(attempt, "count");
+	size_t len = checker_enter(checker, "limit"), inner_len, count_len;
+
+	if (checker_type(checker, limit, JSON_OBJECT, false)) {
+		checker_keys(checker, limit, keys, COUNT_OF(keys), "'limit'");
+		retry->duration = read_duration_member(checker, limit, "duration");
+		if (retry->duration)
+			retry->count = RETRY_COUNT_MAX;
+		inner_len = checker_enter(checker, "attempt");
+		if (attempt && checker_type(checker, attempt, JSON_OBJECT, false)) {
+			checker_keys(checker, attempt, attempt_keys, COUNT_OF(attempt_keys), "'attempt'");
+			retry->attempt_duration = read_duration_member(checker, attempt, "duration");
+			count_len = checker_enter(checker, "count");
+			if (count && (!json_is_integer(count) || count->number < 0 || count->number > RETRY_COUNT_MAX))
+				checker_fail(checker, NULL, "must be an integer from 0 to %d", RETRY_COUNT_MAX);
+			else if (count)
+				retry->count = (uint64_t)count->number;
+			checker_leave(checker, count_len);
+		}
+		checker_leave(checker, inner_len);
+	}
+	checker_leave(checker, len);
+}
+
+/* A retry policy; the pointer stands at it. */
+static const struct retry *read_retry(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {{"when", KEY_OPTIONAL, NULL}, {"exceptWhen", KEY_OPTIONAL, NULL}, {"delay", KEY_OPTIONAL, NULL}, {"backoff", KEY_OPTIONAL, NULL},
+					  {"limit", KEY_OPTIONAL, NULL}, {"jitter", KEY_OPTIONAL, NULL}};
+	static const struct key jitter_keys[] = {{"from", KEY_REQUIRED, NULL}, {"to", KEY_REQUIRED, NULL}};
+	struct retry *retry = arena_zero(&checker->definition->arena, sizeof *retry);
+	const struct json *jitter = json_get(value, "jitter");
+	size_t len;
+
+	retry->count = RETRY_COUNT_DEFAULT;
+	if (!checker_type(checker, value, JSON_OBJECT, false))
+		return retry;
+	checker_keys(checker, value, keys, COUNT_OF(keys), "'retry'");
+	retry->when = read_expression_member(checker, value, "when");
+	retry->except_when = read_expression_member(checker, value, "exceptWhen");
+	retry->delay = read_duration_member(checker, value, "delay");
+	if (json_get(value, "backoff"))
+		read_backoff(checker, retry, json_get(value, "backoff"));
+	if (json_get(value, "limit"))
+		read_retry_limit(checker, retry, json_get(value, "limit"));
+	len = checker_enter(checker, "jitter");
+	if (jitter && checker_type(checker, jitter, JSON_OBJECT, false)) {
+		checker_keys(checker, jitter, jitter_keys, COUNT_OF(jitter_keys), "'jitter'");
+		retry->jitter_from = read_duration_member(checker, jitter, "from");
+		retry->jitter_to = read_duration_member(checker, jitter, "to");
+	}
+	checker_leave(checker, len);
+	return retry;
+}
+
+/* The errors that are caught, by what they say of themselves: compared as they are, never evaluated. */
+static const struct json *read_error_filter(struct checker *checker, const struct json *errors)
+{
+	static const struct key keys[] = {{"with", KEY_OPTIONAL, NULL}};
+	static const struct key with_keys[] = {{"type", KEY_OPTIONAL, NULL}, {"status", KEY_OPTIONAL, NULL}, {"instance", KEY_OPTIONAL, NULL},
+					       {"title", KEY_OPTIONAL, NULL}, {"detail", KEY_OPTIONAL, NULL}, {"details", KEY_OPTIONAL, NULL}};
+	const struct json *with = json_get(errors, "with");
+	size_t len = checker_enter(checker, "errors"), with_len, inner_len;
+
+	if (checker_type(checker, errors, JSON_OBJECT, false)) {
+		checker_keys(checker, errors, keys, COUNT_OF(keys), "'errors'");
+		with_len = checker_enter(checker, "with");
+		if (with && checker_type(checker, with, JSON_OBJECT, false)) {
+			checker_keys(checker, with, with_keys, COUNT_OF(with_keys), "an error filter");
+			if (with->object.count == 0)
+				checker_fail(checker, "leave out 'errors' to catch all", "must name at least one member");
+			for (size_t i = 0; i < with->object.count; i++) {
+				const struct json_member *member = &with->object.members[i];
+				bool is_status = strcmp(member->name, "status") == 0;
+
+				inner_len = checker_enter(checker, member->name);
+				if (is_status && !json_is_integer(member->value))
+					checker_fail(checker, NULL, "must be an integer");
+				else if (!is_status)
+					checker_type(checker, member->value, JSON_STRING, false);
+				checker_leave(checker, inner_len);
+			}
+		}
+		checker_leave(checker, with_len);
+	}
+	checker_leave(checker, len);
+	return with;
+}
+
+static void read_catch(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {{"errors", KEY_OPTIONAL, NULL}, {"as", KEY_OPTIONAL, NULL}, {"when", KEY_OPTIONAL, NULL}, {"exceptWhen", KEY_OPTIONAL, NULL},
+					  {"retry", KEY_OPTIONAL, NULL}, {"do", KEY_OPTIONAL, NULL}, {"then", KEY_LATER, "write 'then' at the try itself"}};
+	struct catch *catch = arena_zero(&checker->definition->arena, sizeof *catch);
+	const struct json *retry = json_get(value, "retry");
+	size_t variable_count = checker->variable_count, len;
+
+	task->catch = catch;
+	catch->as = "error";
+	if (!checker_type(checker, value, JSON_OBJECT, false))
+		return;
+	checker_keys(checker, value, keys, COUNT_OF(keys), "'catch'");
+	if (json_get(value, "errors"))
+		catch->with = read_error_filter(checker, json_get(value, "errors"));
+	catch->as = read_variable(checker, value, "as", "error");
+	CHECK(checker->variable_count < CHECKER_VARIABLES_MAX);
+	checker->variables[checker->variable_count++] = catch->as;
+	catch->when = read_expression_member(checker, value, "when");
+	catch->except_when = read_expression_member(checker, value, "exceptWhen");
+	if (retry) {
+		len = checker_enter(checker, "retry");
+		if (!json_is(retry, JSON_STRING))
+			catch->retry = read_retry(checker, retry);
+		else if (find_used(checker, "retries", retry->string.text))
+			catch->retry = read_retry(checker, find_used(checker, "retries", retry->string.text));
+		checker_leave(checker, len);
+	}
+	if (json_get(value, "do")) {
+		len = checker_enter(checker, "do");
+		read_task_list(checker, task, true, json_get(value, "do"));
+		checker_leave(checker, len);
+	}
+	checker->variable_count = variable_count;
+}
+
+static void read_try(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"try", KEY_REQUIRED, NULL}, {"catch", KEY_REQUIRED, "catch: {} catches every error"}};
+	size_t len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'try' task");
+	len = checker_enter(checker, "try");
+	read_task_list(checker, task, false, json_get(value, "try"));
+	checker_leave(checker, len);
+	if (json_get(value, "catch")) {
+		len = checker_enter(checker, "catch");
+		read_catch(checker, task, json_get(value, "catch"));
+		checker_leave(checker, len);
+	}
+}
+
 /* An iteration path has a fixed length. False: a problem was added. */
 static bool may_loop(struct checker *checker, const struct task *task)
 {
@@ -426,7 +682,7 @@ static void read_for(struct checker *checker, struct task *task, const struct js
 	}
 	if (body) {
 		len = checker_enter(checker, "do");
-		read_task_list(checker, task, body);
+		read_task_list(checker, task, false, body);
 		checker_leave(checker, len);
 	}
 	checker->variable_count = variable_count;
@@ -446,7 +702,7 @@ static const char *default_catalog_name(struct checker *checker, const char *cal
 }
 
 /* A reusable function is a task; it is checked where it stands, once, whether it is called or not. */
-static void read_task(struct checker *checker, struct task *parent, size_t index, const char *name, const struct json *value);
+static void read_task(struct checker *checker, struct task *parent, bool handler, size_t index, const char *name, const struct json *value);
 
 static const char *const reserved_functions[] = {"http", "openapi", "grpc", "asyncapi", "a2a", "mcp"};
 
@@ -475,7 +731,7 @@ static void read_function(struct checker *checker, struct task *parent, size_t i
 	buffer_add_text(&checker->pointer, "/use/functions");
 	json_pointer_add(&checker->pointer, name);
 	checker->variable_count = CHECKER_LANGUAGE_VARIABLES;
-	read_task(checker, parent, index, name, function);
+	read_task(checker, parent, false, index, name, function);
 	checker->variable_count = variable_count;
 	buffer_close(&checker->pointer);
 	checker->pointer = before;
@@ -629,8 +885,9 @@ struct task_reader {
 /* `for` before `do`, which it has as well (dsl.md 1.1). */
 static const struct task_reader task_readers[] = {
 	{"for", TASK_FOR, read_for}, {"set", TASK_SET, read_set}, {"call", TASK_CALL, read_call}, {"do", TASK_DO, read_do},
-	{"switch", TASK_SWITCH, read_switch}, {"raise", TASK_RAISE, read_raise},
-	{"emit", TASK_DO, NULL}, {"fork", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_DO, NULL}, {"try", TASK_DO, NULL}, {"wait", TASK_DO, NULL},
+	{"switch", TASK_SWITCH, read_switch}, {"raise", TASK_RAISE, read_raise}, {"try", TASK_TRY, read_try},
+	{"wait", TASK_WAIT, read_wait},
+	{"emit", TASK_DO, NULL}, {"fork", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_DO, NULL},
 };
 
 /* What would stay refused if the task's kind were not. */
@@ -670,7 +927,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 	if (found && !found->read) {
 		size_t len = checker_enter(checker, found->key);
 
-		checker_fail_key(checker, "this release has call, do, for, raise, set and switch", "task kind '%s' %s", found->key, later);
+		checker_fail_key(checker, "this release has call, do, for, raise, set, switch, try and wait", "task kind '%s' %s", found->key, later);
 		checker_leave(checker, len);
 		fail_common_keys(checker, value);
 		return NULL;
@@ -680,7 +937,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 
 		for (size_t i = 0; i < value->object.count && !near; i++)
 			near = checker_near(value->object.members[i].name, keys, COUNT_OF(keys));
-		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, raise, set, switch",
+		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, raise, set, switch, try, wait",
 			     "a task without a kind");
 	}
 	return found;
@@ -707,7 +964,7 @@ static void check_task_metadata(struct checker *checker, const struct task_reade
 }
 
 /* The pointer stands at the task itself: "/do/0/greet". */
-static void read_task(struct checker *checker, struct task *parent, size_t index, const char *name, const struct json *value)
+static void read_task(struct checker *checker, struct task *parent, bool handler, size_t index, const char *name, const struct json *value)
 {
 	const struct task_reader *reader;
 	struct task *task;
@@ -723,7 +980,7 @@ static void read_task(struct checker *checker, struct task *parent, size_t index
 		checker->too_many_tasks = true;
 		return;
 	}
-	task = task_list_set(checker->definition, parent, index, reader->kind, name);
+	task = task_list_set_in(checker->definition, parent, handler, index, reader->kind, name);
 	check_task_metadata(checker, reader, value);
 	read_common(checker, task, value);
 	reader->read(checker, task, value);
@@ -839,7 +1096,7 @@ static void resolve_jumps(struct checker *checker, struct task_list *tasks)
 }
 
 /* The pointer stands at the list. */
-static void read_task_list(struct checker *checker, struct task *parent, const struct json *list)
+static void read_task_list(struct checker *checker, struct task *parent, bool handler, const struct json *list)
 {
 	static const char *const directives[] = {"continue", "exit", "end"};
 
@@ -849,7 +1106,7 @@ static void read_task_list(struct checker *checker, struct task *parent, const s
 	}
 	if (!checker_type(checker, list, JSON_ARRAY, false))
 		return;
-	task_list_make(checker->definition, &parent->body, list->array.count);
+	task_list_make(checker->definition, handler ? &parent->handler : &parent->body, list->array.count);
 	for (size_t i = 0; i < list->array.count; i++) {
 		const struct json *item = list->array.items[i];
 		size_t len = checker_enter_index(checker, i), inner_len;
@@ -870,13 +1127,13 @@ static void read_task_list(struct checker *checker, struct task *parent, const s
 					checker_fail_key(checker, NULL, "'%s' is a flow directive, it cannot name a task", name);
 			}
 			if (item->object.members[0].name_len <= DEFINITION_TASK_NAME_MAX)
-				read_task(checker, parent, i, name, item->object.members[0].value);
+				read_task(checker, parent, handler, i, name, item->object.members[0].value);
 			checker_leave(checker, inner_len);
 		}
 		checker_leave(checker, len);
 	}
 	check_duplicate_names(checker, list);
-	resolve_jumps(checker, &parent->body);
+	resolve_jumps(checker, handler ? &parent->handler : &parent->body);
 }
 
 /* ---- Whole definitions */
@@ -886,23 +1143,38 @@ static void read_use(struct checker *checker, const struct json *use)
 {
 	static const struct key keys[] = {
 		{"errors", KEY_OPTIONAL, NULL}, {"authentications", KEY_OPTIONAL, NULL}, {"catalogs", KEY_LATER, NULL}, {"extensions", KEY_LATER, NULL},
-		{"functions", KEY_OPTIONAL, NULL}, {"retries", KEY_LATER, NULL}, {"secrets", KEY_OPTIONAL, NULL}, {"timeouts", KEY_LATER, NULL},
+		{"functions", KEY_OPTIONAL, NULL}, {"retries", KEY_OPTIONAL, NULL}, {"secrets", KEY_OPTIONAL, NULL}, {"timeouts", KEY_OPTIONAL, NULL},
 	};
-	const struct json *errors = json_get(use, "errors"), *functions = json_get(use, "functions");
+	static const char *const groups[] = {"errors", "retries", "timeouts"};
+	const struct json *functions = json_get(use, "functions");
 	size_t found, len, name_len;
 
 	if (!checker_type(checker, use, JSON_OBJECT, false))
 		return;
 	checker_keys(checker, use, keys, COUNT_OF(keys), "'use'");
-	len = checker_enter(checker, "errors");
-	if (errors && checker_type(checker, errors, JSON_OBJECT, false)) {
-		for (size_t i = 0; i < errors->object.count; i++) {
-			name_len = checker_enter(checker, errors->object.members[i].name);
-			check_error(checker, errors->object.members[i].value);
+	for (size_t g = 0; g < COUNT_OF(groups); g++) {
+		const struct json *group = json_get(use, groups[g]);
+
+		if (!group)
+			continue;
+		len = checker_enter(checker, groups[g]);
+		for (size_t i = 0; checker_type(checker, group, JSON_OBJECT, false) && i < group->object.count; i++) {
+			const struct json *value = group->object.members[i].value;
+
+			name_len = checker_enter(checker, group->object.members[i].name);
+			if (g == 0) {
+				check_error(checker, value);
+			} else if (g == 1) { /* its expressions may name what a catch calls the error */
+				checker->variables[checker->variable_count++] = "error";
+				read_retry(checker, value);
+				checker->variable_count--;
+			} else {
+				check_timeout(checker, value);
+			}
 			checker_leave(checker, name_len);
 		}
+		checker_leave(checker, len);
 	}
-	checker_leave(checker, len);
 	use_check(checker, use);
 	found = checker->problems->errors;
 	if (functions) {
@@ -917,7 +1189,7 @@ static void read_root(struct checker *checker, const struct json *document)
 {
 	static const struct key keys[] = {
 		{"document", KEY_REQUIRED, "document: {dsl: '1.0.3', namespace: …, name: …, version: '1.0.0'}"}, {"do", KEY_REQUIRED, NULL},
-		{"input", KEY_LATER, NULL}, {"use", KEY_OPTIONAL, NULL}, {"timeout", KEY_LATER, NULL}, {"output", KEY_LATER, NULL},
+		{"input", KEY_LATER, NULL}, {"use", KEY_OPTIONAL, NULL}, {"timeout", KEY_OPTIONAL, NULL}, {"output", KEY_LATER, NULL},
 		{"schedule", KEY_OPTIONAL, NULL}, {"evaluate", KEY_LATER, NULL},
 	};
 	struct definition *definition = checker->definition;
@@ -940,9 +1212,15 @@ static void read_root(struct checker *checker, const struct json *document)
 		read_use(checker, json_get(document, "use"));
 		checker_leave(checker, len);
 	}
+	definition->timeout = read_timeout(checker, document);
+	if (definition->timeout && checker_is_expression(definition->timeout)) {
+		len = checker_enter(checker, "timeout");
+		checker_fail(checker, "a duration: {hours: 1} or PT1H", "the workflow's own timeout cannot be an expression %s", later);
+		checker_leave(checker, len);
+	}
 	if (json_get(document, "do")) {
 		len = checker_enter(checker, "do");
-		read_task_list(checker, definition->root, json_get(document, "do"));
+		read_task_list(checker, definition->root, false, json_get(document, "do"));
 		checker_leave(checker, len);
 	}
 	definition->schedule = schedule_read(checker, document);
@@ -1040,21 +1318,26 @@ void definition_free(struct definition *definition)
 /* A reference says each task's place in its list, so nothing is searched: the fold asks for every entry. */
 const struct task *definition_find_task(const struct definition *definition, const char *reference)
 {
-	static const char list[] = "/do/";
+	static const char list[] = "/do/", tried[] = "/try/", handled[] = "/catch/do/";
 	const struct task *task = definition->root;
 	size_t len = 0;
 
 	while (reference[len] != '\0') {
-		const char *at = reference + len;
+		const char *at = reference + len, *segment = task->kind == TASK_TRY ? tried : list;
+		const struct task_list *tasks = &task->body;
 		size_t index = 0;
 
-		if (strncmp(at, list, sizeof list - 1) != 0)
+		if (task->kind == TASK_TRY && strncmp(at, handled, sizeof handled - 1) == 0) {
+			segment = handled;
+			tasks = &task->handler;
+		}
+		if (strncmp(at, segment, strlen(segment)) != 0)
 			return NULL;
-		for (at += sizeof list - 1; *at >= '0' && *at <= '9' && index < task->body.count; at++)
+		for (at += strlen(segment); *at >= '0' && *at <= '9' && index < tasks->count; at++)
 			index = index * 10 + (size_t)(*at - '0');
-		if (index >= task->body.count)
+		if (index >= tasks->count)
 			return NULL;
-		task = task->body.tasks[index];
+		task = tasks->tasks[index];
 		len = strlen(task->reference);
 		if (strncmp(task->reference, reference, len) != 0 || (reference[len] != '\0' && reference[len] != '/'))
 			return NULL;

@@ -18,10 +18,12 @@ enum {
 	DEFINITION_LOOPS_MAX = 16, /* `for` tasks inside one another, the one that `extraction` becomes included */
 	TASK_EXECUTIONS_MAX = 100000, /* how often a task may be entered at one iteration path: backward jumps end in an error */
 	SWITCH_CASES_MAX = 1000,
+	RETRY_COUNT_DEFAULT = 10, /* retries of a policy without `limit` */
+	RETRY_COUNT_MAX = 1000000,
 	FOR_CONCURRENCY_MAX = 1024, /* iterations of one run under way at once: of a loop and all loops around it together */
 };
 
-enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL, TASK_SWITCH, TASK_RAISE };
+enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL, TASK_SWITCH, TASK_RAISE, TASK_TRY, TASK_WAIT };
 
 /* Where a list goes on after a task: `then` of the task, or of the case that a switch took. */
 enum then_kind {
@@ -58,14 +60,33 @@ struct task_list {
 	size_t count;
 };
 
+/* How often and when a try is done again (decision D6, retry.h). Durations are templates; NULL: none. */
+struct retry {
+	const char *when, *except_when; /* expression texts without ${ }, or NULL */
+	const struct json *delay, *jitter_from, *jitter_to;
+	enum retry_backoff { RETRY_CONSTANT, RETRY_LINEAR, RETRY_EXPONENTIAL } backoff;
+	uint64_t count; /* retries, the first attempt not counted */
+	const struct json *attempt_duration, *duration;
+};
+
+struct catch {
+	const struct json *with; /* members that the error must have; NULL: any error */
+	const char *as; /* variable name without "$" */
+	const char *when, *except_when;
+	const struct retry *retry; /* or NULL */
+};
+
 struct task {
 	enum task_kind kind;
 	const char *name;
-	const char *reference; /* JSON pointer in the definition: "/do/0/greet"; nested "/do/0/loop/do/1/x", "/do/0/loop/for/do/1/x" is not used */
+	const char *reference; /* JSON pointer in the definition: "/do/0/greet"; nested "/do/0/loop/do/1/x", "/do/0/t/try/0/x", "/do/0/t/catch/do/0/x" */
 	const struct task *parent; /* NULL for the root */
 	size_t index; /* place in the parent's body */
 	size_t loop_depth; /* how many `for` tasks enclose it: length of its iteration path */
-	struct task_list body; /* do, for */
+	struct task_list body; /* do, for, try */
+	struct task_list handler; /* TASK_TRY: catch.do */
+	bool in_handler; /* it stands in the handler of its parent */
+	const struct json *timeout; /* template of a duration, or NULL */
 	const char *run_if; /* `if`: expression text without ${ }, or NULL */
 	struct then then;
 
@@ -83,6 +104,10 @@ struct task {
 	size_t case_count;
 
 	const struct json *raise; /* TASK_RAISE: template of {type, status, title, detail} */
+
+	const struct catch *catch; /* TASK_TRY */
+
+	const struct json *wait; /* TASK_WAIT: template of a duration */
 
 	enum task_function function; /* TASK_CALL */
 	const struct json *with; /* TASK_CALL: template of the arguments */
@@ -105,6 +130,7 @@ struct definition {
 	struct digest digest; /* SHA-256 of the canonical form of the parsed document */
 	const struct json *document; /* the parsed document, without any expansion */
 	struct bytes source; /* as it came */
+	const struct json *timeout; /* of a whole run: template of a duration, or NULL */
 	struct task *root; /* TASK_DO, reference "", name "" */
 	size_t task_count;
 	struct definition_expression *expressions; /* in the order of the text */

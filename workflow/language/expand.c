@@ -21,12 +21,18 @@ void task_list_make(struct definition *definition, struct task_list *list, size_
 
 struct task *task_list_set(struct definition *definition, struct task *parent, size_t index, enum task_kind kind, const char *name)
 {
+	return task_list_set_in(definition, parent, false, index, kind, name);
+}
+
+struct task *task_list_set_in(struct definition *definition, struct task *parent, bool handler, size_t index, enum task_kind kind, const char *name)
+{
+	struct task_list *list = handler ? &parent->handler : &parent->body;
 	struct task *task = arena_zero(&definition->arena, sizeof *task);
 	struct buffer reference;
 
-	CHECK(index < parent->body.count);
+	CHECK(index < list->count);
 	buffer_init(&reference, 4 * DEFINITION_SOURCE_MAX);
-	buffer_printf(&reference, "%s/do/%zu", parent->reference, index);
+	buffer_printf(&reference, "%s/%s/%zu", parent->reference, handler ? "catch/do" : parent->kind == TASK_TRY ? "try" : "do", index);
 	json_pointer_add(&reference, name);
 	CHECK(!reference.overflow);
 	task->kind = kind;
@@ -36,7 +42,8 @@ struct task *task_list_set(struct definition *definition, struct task *parent, s
 	task->index = index;
 	task->loop_depth = parent->loop_depth + (parent->kind == TASK_FOR ? 1 : 0);
 	task->parallel = parent->parallel * (parent->kind == TASK_FOR && parent->concurrency > 0 ? parent->concurrency : 1);
-	parent->body.tasks[index] = task;
+	task->in_handler = handler;
+	list->tasks[index] = task;
 	definition->task_count++;
 	buffer_close(&reference);
 	return task;

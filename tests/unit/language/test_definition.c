@@ -381,7 +381,6 @@ static const struct bad bad[] = {
 	{DOCUMENT "do: []\ninput: {schema: {}}\n", "/input", 3, 1, "'input' is not supported in this release", NULL},
 	{DOCUMENT "do: []\noutput: {}\n", "/output", 3, 1, "not supported in this release", NULL},
 	{DOCUMENT "do: []\nuse: {catalogs: {}}\n", "/use/catalogs", 3, 7, "not supported in this release", NULL},
-	{DOCUMENT "do: []\ntimeout: {}\n", "/timeout", 3, 1, "not supported in this release", NULL},
 	{DOCUMENT "do: []\nschedule: {}\n", "/schedule", 3, 11, "must have exactly one of every, cron, after, on", "every"},
 	{DOCUMENT "do: []\nevaluate: {}\n", "/evaluate", 3, 1, "not supported in this release", NULL},
 	/* document */
@@ -416,8 +415,6 @@ static const struct bad bad[] = {
 	{TASK("{sett: {x: 1}}"), "/do/0/a", 3, 8, "a task without a kind", "did you mean 'set'?"},
 	{TASK("{set: {x: 1}, call: http}"), "/do/0/a", 3, 8, "this one has 'set' and 'call'", NULL},
 	{TASK("{fork: {}}"), "/do/0/a/fork", 3, 9, "task kind 'fork' is not supported in this release", NULL},
-	{TASK("{try: []}"), "/do/0/a/try", 3, 9, "'try' is not supported in this release", NULL},
-	{TASK("{wait: {}}"), "/do/0/a/wait", 3, 9, "'wait' is not supported in this release", NULL},
 	{TASK("{emit: {}}"), "/do/0/a/emit", 3, 9, "'emit' is not supported in this release", NULL},
 	{TASK("{listen: {}}"), "/do/0/a/listen", 3, 9, "'listen' is not supported in this release", NULL},
 	{TASK("{run: {}}"), "/do/0/a/run", 3, 9, "'run' is not supported in this release", NULL},
@@ -448,7 +445,31 @@ static const struct bad bad[] = {
 	{TASK("{set: {x: 1}, input: {}}"), "/do/0/a/input", 3, 22, "not supported in this release", NULL},
 	{TASK("{set: {x: 1}, output: {}}"), "/do/0/a/output", 3, 22, "not supported in this release", NULL},
 	{TASK("{set: {x: 1}, export: {}}"), "/do/0/a/export", 3, 22, "not supported in this release", NULL},
-	{TASK("{set: {x: 1}, timeout: {}}"), "/do/0/a/timeout", 3, 22, "not supported in this release", NULL},
+	/* wait, timeout, try */
+	{TASK("{wait: {}}"), "/do/0/a/wait", 3, 15, "at least one of days", NULL},
+	{TASK("{wait: {weeks: 1}}"), "/do/0/a/wait", 3, 15, "weeks", NULL},
+	{TASK("{wait: P1Y}"), "/do/0/a/wait", 3, 15, "is not a duration", NULL},
+	{TASK("{wait: '${ .a | b }'}"), "/do/0/a/wait", 3, 15, "needs jq", NULL},
+	{TASK("{set: {x: 1}, timeout: {}}"), "/do/0/a/timeout", 3, 31, "'after' is missing in a timeout", NULL},
+	{TASK("{set: {x: 1}, timeout: {after: 5}}"), "/do/0/a/timeout/after", 3, 39, "a duration is", NULL},
+	{TASK("{set: {x: 1}, timeout: soon}"), "/do/0/a/timeout", 3, 31, "use.timeouts has no 'soon'", "define it in use.timeouts"},
+	{DOCUMENT "do: []\ntimeout: {after: '${ .x }'}\n", "/timeout", 3, 10, "cannot be an expression", NULL},
+	{DOCUMENT "do: []\nuse: {timeouts: {soon: {after: 1}}}\n", "/use/timeouts/soon/after", 3, 31, "a duration is", NULL},
+	{DOCUMENT "do: []\nuse: {retries: {often: {delay: 1}}}\n", "/use/retries/often/delay", 3, 31, "a duration is", NULL},
+	{TASK("{try: []}"), "/do/0/a", 3, 8, "'catch' is missing in a 'try' task", "catch: {}"},
+	{TASK("{try: {}, catch: {}}"), "/do/0/a/try", 3, 14, "must be a list of tasks", NULL},
+	{TASK("{try: [], catch: {then: end}}"), "/do/0/a/catch/then", 3, 26, "'then' is not supported in this release", "at the try itself"},
+	{TASK("{try: [], catch: {errors: {with: {}}}}"), "/do/0/a/catch/errors/with", 3, 41, "at least one member", NULL},
+	{TASK("{try: [], catch: {errors: {with: {status: '4'}}}}"), "/do/0/a/catch/errors/with/status", 3, 50, "must be an integer", NULL},
+	{TASK("{try: [], catch: {as: input}}"), "/do/0/a/catch/as", 3, 30, "$input is a variable of the language", NULL},
+	{TASK("{try: [], catch: {when: $e.x}}"), "/do/0/a/catch/when", 3, 32, "there is no variable $e", NULL},
+	{TASK("{try: [b: {set: {x: '${ $error }'}}], catch: {}}"), "/do/0/a/try/0/b/set/x", 3, 28, "there is no variable $error", NULL},
+	{TASK("{try: [], catch: {retry: often}}"), "/do/0/a/catch/retry", 3, 33, "use.retries has no 'often'", NULL},
+	{TASK("{try: [], catch: {retry: {backoff: {}}}}"), "/do/0/a/catch/retry/backoff", 3, 43, "exactly one of constant, linear and exponential", NULL},
+	{TASK("{try: [], catch: {retry: {backoff: {linear: {by: 2}}}}}"), "/do/0/a/catch/retry/backoff/linear", 3, 52, "has no members", NULL},
+	{TASK("{try: [], catch: {retry: {limit: {attempt: {count: 1000001}}}}}"), "/do/0/a/catch/retry/limit/attempt/count", 3, 59, "from 0 to 1000000", NULL},
+	{TASK("{try: [], catch: {retry: {jitter: {from: PT1S}}}}"), "/do/0/a/catch/retry/jitter", 3, 42, "'to' is missing in 'jitter'", NULL},
+	{TASK("{try: [], catch: {do: [b: {set: {x: 1}, then: c}]}}"), "/do/0/a/catch/do/0/b/then", 3, 54, "there is no task 'c' in this list", NULL},
 	{TASK("{set: {x: 1}, foo: 1}"), "/do/0/a/foo", 3, 22, "unknown key 'foo' in a 'set' task", ""},
 	{TASK("{set: {x: 1}, with: {}}"), "/do/0/a/with", 3, 22, "unknown key 'with' in a 'set' task", NULL},
 	{TASK("{set: {x: 1}, metadata: 1}"), "/do/0/a/metadata", 3, 32, "must be an object, not number", NULL},
@@ -582,7 +603,7 @@ END_TEST
 /* All mistakes of a file come at once, in the order of the text. */
 START_TEST(all_mistakes_come_at_once)
 {
-	static const char *const pointers[] = {"/document/version", "/zzz", "/do/0/one/set/b", "/do/1/two/call", "/do/2/three/if", "/do/3/four/fork", "/do/3/four/timeout"};
+	static const char *const pointers[] = {"/document/version", "/zzz", "/do/0/one/set/b", "/do/1/two/call", "/do/2/three/if", "/do/3/four/fork", "/do/3/four/output"};
 	struct fixture fixture;
 
 	load(&fixture, "document: {dsl: '1.0.3', namespace: a, name: b, version: 1}\n"
@@ -591,7 +612,7 @@ START_TEST(all_mistakes_come_at_once)
 		       "  - one: {set: {b: '${ .a | c( }'}}\n"
 		       "  - two: {call: nope, with: {}}\n"
 		       "  - three: {if: 1, set: {a: 1}}\n"
-		       "  - four: {fork: {}, timeout: {}}\n");
+		       "  - four: {fork: {}, output: {}}\n");
 	ck_assert_uint_eq(fixture.problems.errors, COUNT_OF(pointers));
 	for (size_t i = 0; i < COUNT_OF(pointers); i++)
 		ck_assert_str_eq(fixture.problems.items[i].pointer, pointers[i]);
