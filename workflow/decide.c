@@ -549,6 +549,8 @@ static void end_live(struct deciding *d, const struct ending *ending)
 				       (ending->strictly && instance->task == ending->within)))
 			continue;
 		const char *step = step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL);
+		if (instance->in_flight)
+			call_off(d, step, instance->attempt);
 		if (ending->around && is_inside(ending->around, ending->path, instance->task, instance->path)) {
 			struct entry *entry = new_step_entry(d, ending->error ? ENTRY_TASK_FAULTED : ENTRY_TASK_COMPLETED, step);
 			name_value(d, entry, ending->error ? "error" : "output", ending->error ? ending->error : ending->output);
@@ -557,8 +559,6 @@ static void end_live(struct deciding *d, const struct ending *ending)
 			emit(d, entry);
 			continue;
 		}
-		if (instance->in_flight)
-			call_off(d, step, instance->attempt);
 		emit(d, new_step_entry(d, ENTRY_TASK_CANCELLED, step));
 	}
 }

@@ -41,6 +41,7 @@ struct oracle {
 	const struct json *input;
 	struct record *records[BUCKETS];
 	uint64_t met, ended; /* records */
+	uint64_t until; /* seq of the record of the task around: what is in it ended before */
 	/* loops around the place, outermost first */
 	struct {
 		const struct task *task;
@@ -173,6 +174,8 @@ static const struct entry *take_record(struct oracle *o, const struct task *task
 		last = record->execution;
 		if (record->met)
 			continue;
+		if (record->entry->seq > o->until)
+			return NULL; /* of a later execution of what is around: in this one it never began */
 		record->met = true;
 		o->met++;
 		return record->entry;
@@ -340,6 +343,14 @@ static struct result run_inside(struct oracle *o, const struct task *task, const
 		if (!raised)
 			return failed;
 		struct json *error = json_copy(o->arena, raised);
+		static const char *const texts[] = {"title", "detail"};
+		for (size_t i = 0; i < COUNT_OF(texts); i++) {
+			const struct json *text = json_get(error, texts[i]);
+			if (text && !json_is(text, JSON_STRING) && !json_is(text, JSON_NULL))
+				return failed;
+			if (json_is(text, JSON_NULL))
+				json_remove(error, texts[i]);
+		}
 		json_set_text(o->arena, error, "instance", task->reference);
 		return (struct result){FAULTED, false, error};
 	}
@@ -377,6 +388,8 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 
 	if (!record)
 		return (struct result){CUT, false, NULL};
+	uint64_t until = o->until;
+	o->until = record->seq;
 	if (task->run_if) {
 		const struct json *holds = evaluate(o, task, input, NULL, task->run_if);
 		if (holds && json_truthy(holds) == (record->kind == ENTRY_TASK_SKIPPED))
@@ -386,12 +399,14 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 			const struct json *output = value_of(o, record->data, "output");
 			if (!output || !json_equal(output, input))
 				differs(o, task, record, output, &result);
+			o->until = until;
 			return result;
 		}
 		result = holds ? run_inside(o, task, input, &known) : failed;
 	} else {
 		result = run_inside(o, task, input, &known);
 	}
+	o->until = until;
 	const struct json *output = value_of(o, record->data, "output"), *error = value_of(o, record->data, "error");
 	switch (record->kind) {
 	case ENTRY_TASK_COMPLETED:
@@ -448,7 +463,7 @@ void oracle_check(struct world *world, struct run_model *run, struct arena *aren
 {
 	struct oracle *o = arena_zero(arena, sizeof *o);
 
-	*o = (struct oracle){.world = world, .run = run, .arena = arena};
+	*o = (struct oracle){.world = world, .run = run, .arena = arena, .until = UINT64_MAX};
 	value_index_make(&o->values, arena, entries, count);
 	read_records(o, entries, count);
 	o->input = value_of(o, entries[0].data, "input");

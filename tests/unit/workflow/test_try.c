@@ -312,6 +312,15 @@ START_TEST(task_timeouts)
 	ck_assert_int_eq(state_next_deadline_ms(&f.state), 0);
 	fixture_close(&f);
 
+	/* A call that is over is called off; what it answers then is too late. */
+	fixture_open(&f, "[{\"c\":{\"timeout\":{\"after\":\"PT1S\"}," CALL "}}]");
+	fixture_submit(&f, "{}");
+	ck_assert_int_eq(go_on(&f), 1000);
+	ck_assert_str_eq(fixture_said(&f), "timer.fired /do/0/c@1, task.faulted /do/0/c@1, run.faulted");
+	ck_assert_str_eq(fixture_effects(&f), "cancel /do/0/c@1 1, end");
+	check_replay(&f);
+	fixture_close(&f);
+
 	/* While nobody was there: the wait was over before the timeout, so it was in time. */
 	fixture_open(&f, "[{\"d\":{\"timeout\":{\"after\":\"PT9S\"},\"do\":[{\"w\":{\"wait\":\"PT8S\"}}]}},{\"e\":{\"timeout\":{\"after\":\"PT9S\"},\"wait\":\"PT10S\"}}]");
 	fixture_submit(&f, "{}");
