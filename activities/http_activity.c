@@ -183,6 +183,129 @@ static void add_encoded(struct buffer *url, const char *text)
 	}
 }
 
+/* ---- Operations of call: openapi */
+
+/* Of a parameter: a scalar, or for a list its items with a comma between. False: neither. */
+static bool add_value(struct http_work *own, struct buffer *text, const struct json *value)
+{
+	const char *scalar = scalar_text(&own->work.activity->arena, value);
+
+	if (scalar != NULL) {
+		add_encoded(text, scalar);
+		return true;
+	}
+	for (size_t i = 0; json_is(value, JSON_ARRAY) && i < json_count(value); i++) {
+		scalar = scalar_text(&own->work.activity->arena, json_at(value, i));
+		if (scalar == NULL)
+			return false;
+		if (i > 0)
+			buffer_add_char(text, ',');
+		add_encoded(text, scalar);
+	}
+	return json_is(value, JSON_ARRAY);
+}
+
+/* "/pet/{petId}" with the values of its parameters. */
+static bool add_path(struct http_work *own, struct buffer *url, const char *path, const struct json *values, struct error *error)
+{
+	while (*path != '\0') {
+		size_t len = strcspn(path, "{");
+		const char *name;
+
+		buffer_add(url, path, len);
+		path += len;
+		if (*path == '\0')
+			break;
+		len = strcspn(++path, "}");
+		name = arena_text_len(&own->work.activity->arena, path, len);
+		path += len + (path[len] == '}');
+		if (json_get(values, name) == NULL || !add_value(own, url, json_get(values, name))) {
+			error_set(error, ERR_INVALID, "parameters.%.60s is missing, or no text, number, boolean or list of these", name);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool add_query(struct http_work *own, struct buffer *url, const struct json *parameter, const struct json *value, struct error *error)
+{
+	const char *name = json_get_text(parameter, "name");
+	bool multi = json_is(value, JSON_ARRAY) && json_get_boolean(parameter, "multi", false), ok = true;
+
+	for (size_t i = 0; i < (multi ? json_count(value) : 1) && ok; i++) {
+		buffer_add_char(url, strchr(buffer_text(url), '?') != NULL ? '&' : '?');
+		add_encoded(url, name);
+		buffer_add_char(url, '=');
+		ok = add_value(own, url, multi ? json_at(value, i) : value);
+	}
+	if (!ok)
+		error_set(error, ERR_INVALID, "parameters.%.60s is no text, number, boolean or list of these", name);
+	return ok;
+}
+
+/* The arguments that call: http would have for this operation. NULL: *error says why there are none. */
+static const struct json *apply_operation(struct http_work *own, const struct json *with, struct error *error)
+{
+	const struct json *operation = json_get(with, "operation"), *values = json_get(with, "parameters"), *known = json_get(operation, "parameters");
+	const char *server = json_get_text(operation, "server"), *path = json_get_text(operation, "path");
+	struct arena *arena = &own->work.activity->arena;
+	struct json *plain = json_object(arena), *headers = json_object(arena);
+	struct buffer url;
+	size_t server_len;
+	bool ok;
+
+	if (operation == NULL)
+		return with;
+	if (server == NULL || path == NULL || (values != NULL && !json_is(values, JSON_OBJECT) && !json_is(values, JSON_NULL))) {
+		error_set(error, ERR_INVALID, "parameters is not an object");
+		return NULL;
+	}
+	for (size_t i = 0; json_is(values, JSON_OBJECT) && i < json_count(values); i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < json_count(known); k++)
+			found |= strcmp(json_get_text(json_at(known, k), "name"), values->object.members[i].name) == 0;
+		if (!found) {
+			error_set(error, ERR_INVALID, "the operation has no parameter '%.60s'", values->object.members[i].name);
+			return NULL;
+		}
+	}
+	buffer_init(&url, CURL_URL_LEN_MAX + 1);
+	server_len = strlen(server);
+	buffer_add(&url, server, server_len - (server_len > 0 && server[server_len - 1] == '/'));
+	ok = add_path(own, &url, path, values, error);
+	for (size_t i = 0; i < json_count(known) && ok; i++) {
+		const struct json *parameter = json_at(known, i), *value = json_get(values, json_get_text(parameter, "name"));
+		const char *in = json_get_text(parameter, "in");
+
+		if (value == NULL || json_is(value, JSON_NULL)) {
+			ok = !json_get_boolean(parameter, "required", false);
+			if (!ok)
+				error_set(error, ERR_INVALID, "parameters.%.60s is missing: the operation needs it", json_get_text(parameter, "name"));
+		} else if (strcmp(in, "query") == 0) {
+			ok = add_query(own, &url, parameter, value, error);
+		} else if (strcmp(in, "header") == 0) {
+			const char *scalar = scalar_text(arena, value);
+
+			if (scalar != NULL)
+				json_set_text(arena, headers, json_get_text(parameter, "name"), scalar);
+			else
+				ok = error_set(error, ERR_INVALID, "parameters.%.60s is no text, number or boolean", json_get_text(parameter, "name")) == 0;
+		} else if (strcmp(in, "body") == 0) {
+			json_set(arena, plain, "body", (struct json *)value);
+		}
+	}
+	if (ok && url.overflow)
+		ok = error_set(error, ERR_TOO_LARGE, "the URL is longer than %d bytes (CURL_URL_LEN_MAX)", CURL_URL_LEN_MAX) == 0;
+	for (size_t i = 0; i < json_count(with); i++)
+		if (strcmp(with->object.members[i].name, "operation") != 0 && strcmp(with->object.members[i].name, "parameters") != 0)
+			json_set(arena, plain, with->object.members[i].name, with->object.members[i].value);
+	json_set_text(arena, plain, "endpoint", buffer_text(&url));
+	json_set(arena, plain, "headers", headers);
+	buffer_close(&url);
+	return ok ? plain : NULL;
+}
+
 static bool read_url(struct http_work *own, const struct json *with, struct error *error)
 {
 	struct arena *arena = &own->work.activity->arena;
@@ -235,9 +358,12 @@ out:
 
 static bool read_arguments(struct http_work *own, struct error *error)
 {
-	const struct json *with = own->work.activity->with;
+	const struct json *with = apply_operation(own, own->work.activity->with, error);
 	const char *method = json_get_text(with, "method"), *output = json_get_text(with, "output");
 	char *upper;
+
+	if (with == NULL)
+		return false;
 
 	if (method == NULL || method[0] == '\0' || method[strspn(method, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")] != '\0') {
 		error_set(error, ERR_INVALID, "method is missing, or not the name of an HTTP method");

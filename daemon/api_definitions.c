@@ -4,6 +4,7 @@
 
 #include "daemon/api.h"
 #include "daemon/expressions.h"
+#include "daemon/resources.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/language/schedule.h"
@@ -15,6 +16,7 @@ struct addition {
 	enum text_format format;
 	struct definition *definition;
 	struct problems problems;
+	struct resources resources;
 	struct expressions_check check;
 
 	struct store_definition existing;
@@ -171,8 +173,36 @@ static void on_compiled(struct expressions_check *check)
 	give_up(a);
 }
 
+static void on_loaded(struct addition *a);
+
+/* What was fetched is part of the definition now; its source stays what the author wrote. */
+static void on_resolved(struct resources *resources)
+{
+	struct addition *a = resources->owner;
+	struct definition *written = a->definition;
+	struct bytes source = arena_bytes(&a->request->arena, written->source);
+
+	if (resources->error.code != ERR_NONE) {
+		api_fail(a->request, &resources->error);
+		give_up(a);
+		return;
+	}
+	definition_free(written);
+	problems_close(&a->problems);
+	problems_init(&a->problems);
+	a->definition = definition_load_json(resources->result, &a->problems);
+	if (a->definition)
+		a->definition->source = arena_bytes(&a->definition->arena, source);
+	on_loaded(a);
+}
+
 static void on_loaded(struct addition *a)
 {
+	if (a->definition && resources_are_missing(a->definition->document)) {
+		a->resources = (struct resources){.activities = a->daemon->activities, .arena = &a->request->arena, .document = a->definition->document, .on_done = on_resolved, .owner = a};
+		resources_resolve(&a->resources);
+		return;
+	}
 	if (a->definition) {
 		a->check = (struct expressions_check){.pool = a->daemon->jq, .definition = a->definition, .problems = &a->problems, .on_done = on_compiled, .owner = a};
 		expressions_check(&a->check);

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "daemon/api.h"
+#include "daemon/resources.h"
 #include "daemon/expressions.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
@@ -272,10 +273,12 @@ struct submission {
 	bool is_yaml, load_at_once;
 	struct json *root;
 	const struct json *document; /* inline definition */
+	const struct json *resolved; /* … with what had to be fetched for it; NULL: nothing had */
 	struct digest digest;
 	struct definition *loaded;
 	struct problems problems;
 	struct error error;
+	struct resources resources;
 	struct expressions_check check;
 
 	const char *id, *namespace, *name, *version;
@@ -618,6 +621,28 @@ static void on_compiled(struct expressions_check *check)
 	s->loaded = NULL;
 }
 
+static void on_parsed(struct submission *s);
+
+/* The inline definition with what was fetched for it is another one than what was sent: it has the digest of all of it. */
+static void on_resolved(struct resources *resources)
+{
+	struct submission *s = resources->owner;
+
+	if (resources->error.code != ERR_NONE) {
+		api_fail(s->request, &resources->error);
+		problems_close(&s->problems);
+		if (s->loaded)
+			definition_free(s->loaded);
+		return;
+	}
+	if (s->loaded)
+		definition_free(s->loaded);
+	s->loaded = NULL;
+	s->resolved = s->document = resources->result;
+	s->digest = json_digest(s->document);
+	on_parsed(s);
+}
+
 static void on_parsed(struct submission *s)
 {
 	struct definition *cached = NULL;
@@ -635,6 +660,11 @@ static void on_parsed(struct submission *s)
 	}
 	if (!read_members(s))
 		goto end;
+	if (s->document && !s->resolved && resources_are_missing(s->document)) {
+		s->resources = (struct resources){.activities = s->daemon->activities, .arena = &s->request->arena, .document = s->document, .on_done = on_resolved, .owner = s};
+		resources_resolve(&s->resources);
+		return;
+	}
 	if (s->document)
 		cached = definitions_by_digest(&s->daemon->definitions, &s->digest);
 	else if (s->version)

@@ -5,7 +5,13 @@ import { check, Daemon, equal as equalText, finish, folder, problem, test } from
 import { startPeer } from '../support/peer.mjs';
 
 const PASSWORD = 'pa55-"word\\of-the-peer', TOKEN = 'tok3n-of-the-peer', KEY = 'k3y-that-must-not-show';
-const peer = await startPeer({ username: 'aladdin', password: PASSWORD, token: TOKEN });
+const described = { swagger: '2.0', info: { title: 'peer', version: '1.0.0' }, basePath: '/v2', schemes: ['http'], paths: {
+	'/echo/{id}': { parameters: [{ name: 'id', in: 'path', required: true, type: 'string' }], get: { operationId: 'list', parameters: [
+		{ name: 'tag', in: 'query', required: true, type: 'array', collectionFormat: 'multi', items: { type: 'string' } }, { name: 'X-Trace', in: 'header', type: 'string' }] } },
+	'/echo': { post: { operationId: 'make', parameters: [{ name: 'pet', in: 'body', required: true, schema: {} }] } },
+	'/basic': { get: { operationId: 'closed' } }, '/gone': { get: { operationId: 'gone' } } } };
+const peer = await startPeer({ username: 'aladdin', password: PASSWORD, token: TOKEN,
+	routes: { '/api.json': (request, response) => { response.setHeader('Content-Type', 'application/json'); response.end(JSON.stringify(described)); } } });
 const other = await startPeer();
 const secrets = folder('secrets');
 const secretFile = (name, text) => { const path = join(secrets, name); writeFileSync(path, text, { mode: 0o600 }); return path; };
@@ -134,6 +140,44 @@ await test('custom functions run with their arguments as raw input, in loops, on
 	equal(greeted.map(one => one.greeting), ['a', 'b', 'c'], 'in a loop');
 	const replayed = await daemon.post(`/v1/runs/call-${runs - 1}/replay`, undefined, 200);
 	check(replayed.equal, JSON.stringify(replayed));
+});
+
+await test('call: openapi asks what its operation describes, fetched once when the definition comes in', async () => {
+	const document = { endpoint: `${peer.url}/api.json` }, ask = (operationId, parameters, more = {}) => [{ ask: { call: 'openapi', with: { document, operationId, parameters, ...more } } }];
+	const definition = (name, tasks) => ({ document: { dsl: '1.0.3', namespace: 'tests', name, version: '1.0.0' }, use, do: tasks });
+	const fetched = () => peer.seen.filter(request => request.url === '/api.json').length;
+	equal((await completes(ask('list', { tag: ['a', 'b'], id: 'x/y', 'X-Trace': 7 }, { output: 'response' }), null)).content.query, { tag: 'b' }, 'the peer keeps the last of two');
+	equal([peer.seen.at(-1).url, peer.seen.at(-1).headers['x-trace']], ['/v2/echo/x%2Fy?tag=a&tag=b', '7'], 'path, query, header');
+	equal(JSON.parse((await completes(ask('make', { pet: { name: '${ .name }' } }), { name: 'Rex' })).body), { name: 'Rex' }, 'a body');
+	equal(await completes(ask('closed', {}, { authentication: { use: 'peer' } }), null, use), { in: true }, 'authentication');
+	await faults(404, 'communication', 'answered 404', ask('gone', {}));
+	await faults(400, 'configuration', 'parameters.tag is missing', ask('list', '${ .p }'), { p: { id: 1 } });
+	// Registered, it means the same for ever: nothing is fetched for its runs, and another description is another definition.
+	const before = fetched(), pets = definition('pets', ask('list', { tag: 'a', id: 1 }));
+	const added = await daemon.post('/v1/definitions', pets, 201);
+	equal(fetched(), before + 1, 'fetched once');
+	await daemon.post('/v1/runs', { id: 'pets-1', definition: 'tests/pets:1.0.0' }, 201);
+	equal((await daemon.ended('pets-1')).status, 'completed', 'a run of it');
+	equal([fetched(), (await daemon.post('/v1/definitions', pets, 200)).digest], [before + 1, added.digest], 'the same again is the same');
+	equal(fetched(), before + 2, 'fetched to be compared');
+	described.info.version = '2.0.0';
+	problem(await daemon.ask('POST', '/v1/definitions', pets), 409);
+	described.info.version = '1.0.0';
+	const shown = await daemon.get('/v1/definitions/tests/pets/1.0.0');
+	check(/^sha256:[0-9a-f]{64}$/.test(shown.document.do[0].ask.with.document.digest), JSON.stringify(shown.document.do[0].ask.with.document));
+	const many = (count, document_ = i => document) => Array.from({ length: count }, (_, i) => ({ [`t${i}`]: { call: 'openapi', with: { document: document_(i), operationId: 'gone' } } }));
+	const eachItsOwn = i => ({ endpoint: `${peer.url}/api.json?${i}` });
+	await daemon.post('/v1/definitions', definition('most-calls', many(256)), 201);
+	problem(await daemon.ask('POST', '/v1/definitions', definition('too-many-calls', many(257))), 413, /RESOURCES_CALLS_MAX/);
+	await daemon.post('/v1/definitions', definition('most-documents', many(32, eachItsOwn)), 201);
+	problem(await daemon.ask('POST', '/v1/definitions', definition('too-many-documents', many(33, eachItsOwn))), 413, /RESOURCES_MAX/);
+	described.info.description = 'x'.repeat(1 << 20);
+	problem(await daemon.ask('POST', '/v1/definitions', definition('too-large', many(1))), 413, /RESOURCE_BODY_MAX/);
+	delete described.info.description;
+	for (const [tasks, words] of [[ask('nothing', {}), /has no operation 'nothing'/], [ask('list', { tga: 'a', id: 1, tag: 'b' }), /no parameter 'tga'/], [ask('list', { id: 1 }), /needs the parameter 'tag'/],
+		[ask('list', {}, { document: { endpoint: `${peer.url}/none.json` } }), /answered 404/], [ask('list', {}, { document: { endpoint: `${peer.url}/echo` } }), /no description in Swagger/],
+		[ask('list', {}, { document: { endpoint: 'http://192.0.2.1/api.json' } }), /http\.allow does not name it/], [ask('list', {}, { document: { endpoint: '${ .url }' } }), /plain http/]])
+		problem(await daemon.ask('POST', '/v1/definitions', definition('bad-pets', tasks)), 400, words);
 });
 
 await test('nothing of a secret is in the journal, in the configuration that is shown, or in the log', async () => {

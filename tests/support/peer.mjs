@@ -28,7 +28,7 @@ export async function startPeer({ username = 'user', password = 'pass', token = 
 			seen.push({ method: request.method, url: request.url, headers: request.headers, body });
 			if (routes[url.pathname])
 				return routes[url.pathname](request, response, body);
-			switch (url.pathname) {
+			switch (url.pathname.replace(/^\/v2(?=\/)/, '').replace(/^\/echo\/.*/, '/echo')) {
 			case '/basic':
 				return authorization === `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}` ? json(response, 200, { in: true }) :
 					json(response, 401, { said: authorization }, { 'WWW-Authenticate': 'Basic realm="peer"' });

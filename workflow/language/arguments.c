@@ -5,6 +5,7 @@
 #include "workflow/language/checker.h"
 #include "workflow/language/expression.h"
 #include "workflow/language/json_schema.h"
+#include "workflow/language/openapi.h"
 
 enum { MAX_TOKENS_MAX = 10000000, SECTION_TOKENS_MAX = 1000000, RUNTIME_NAME_MAX = 64 };
 
@@ -142,6 +143,124 @@ static void check_http(struct checker *checker, const struct json *with)
 	check_member(checker, with, "query", check_query);
 	check_member(checker, with, "output", check_output);
 	check_member(checker, with, "redirect", check_boolean);
+}
+
+/* ---- openapi */
+
+/* A literal: it is fetched when the definition is registered. */
+static void check_resource_uri(struct checker *checker, const struct json *value)
+{
+	if (!checker_type(checker, value, JSON_STRING, false))
+		return;
+	if (checker_is_expression(value) || strpbrk(value->string.text, "{} \t\r\n") ||
+	    (strncasecmp(value->string.text, "http://", 7) != 0 && strncasecmp(value->string.text, "https://", 8) != 0))
+		checker_fail(checker, "it is fetched when the definition is registered", "must be a plain http:// or https:// URI, without expression and template");
+}
+
+static void check_resource_endpoint(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {{"uri", KEY_REQUIRED, NULL}, {"authentication", KEY_LATER, NULL}};
+
+	if (!json_is(value, JSON_OBJECT)) {
+		check_resource_uri(checker, value);
+		return;
+	}
+	checker_keys(checker, value, keys, COUNT_OF(keys), "an endpoint");
+	check_member(checker, value, "uri", check_resource_uri);
+}
+
+/* What the daemon adds when it has fetched the description. */
+static void check_operation(struct checker *checker, const struct json *value)
+{
+	if (checker_type(checker, value, JSON_OBJECT, false) && !openapi_operation_valid(value))
+		checker_fail(checker, "leave it out: the daemon writes it", "is no operation as the daemon writes it");
+}
+
+static void check_description(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {
+		{"endpoint", KEY_REQUIRED, NULL}, {"name", KEY_OPTIONAL, NULL}, {"digest", KEY_OPTIONAL, NULL}, {"operation", KEY_OPTIONAL, NULL}};
+
+	if (!checker_type(checker, value, JSON_OBJECT, false))
+		return;
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a resource");
+	check_member(checker, value, "endpoint", check_resource_endpoint);
+	check_member(checker, value, "digest", check_text);
+	check_member(checker, value, "operation", check_operation);
+}
+
+static void check_operation_id(struct checker *checker, const struct json *value)
+{
+	if (checker_type(checker, value, JSON_STRING, false) && (value->string.len == 0 || checker_is_expression(value)))
+		checker_fail(checker, NULL, "must be the id of an operation, not an expression");
+}
+
+/* With the operation at hand, parameters that it does not have and those that it needs are told. */
+static void check_parameters(struct checker *checker, const struct json *with)
+{
+	const struct json *given = json_get(with, "parameters"), *known = json_get(json_get(json_get(with, "document"), "operation"), "parameters");
+	size_t len = checker_enter(checker, "parameters"), inner_len;
+
+	if (given && !json_is(given, JSON_OBJECT))
+		checker_type(checker, given, JSON_OBJECT, true);
+	for (size_t i = 0; known && json_is(given, JSON_OBJECT) && i < given->object.count; i++) {
+		const char *name = given->object.members[i].name;
+		bool found = false;
+
+		for (size_t k = 0; k < json_count(known); k++)
+			found |= strcmp(json_get_text(json_at(known, k), "name"), name) == 0;
+		inner_len = checker_enter(checker, name);
+		if (!found)
+			checker_fail_key(checker, NULL, "the operation has no parameter '%.80s'", name);
+		checker_leave(checker, inner_len);
+	}
+	checker_leave(checker, len);
+	for (size_t k = 0; known && (!given || json_is(given, JSON_OBJECT)) && k < json_count(known); k++)
+		if (json_get_boolean(json_at(known, k), "required", false) && !json_get(given, json_get_text(json_at(known, k), "name")))
+			checker_fail(checker, NULL, "the operation needs the parameter '%.80s'", json_get_text(json_at(known, k), "name"));
+}
+
+static void check_openapi(struct checker *checker, const struct json *with)
+{
+	static const struct key keys[] = {
+		{"document", KEY_REQUIRED, "document: {endpoint: https://…}"}, {"operationId", KEY_REQUIRED, NULL}, {"parameters", KEY_OPTIONAL, NULL},
+		{"authentication", KEY_OPTIONAL, NULL}, {"output", KEY_OPTIONAL, NULL}, {"redirect", KEY_OPTIONAL, NULL},
+	};
+	size_t errors = checker->problems->errors;
+
+	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of openapi");
+	check_member(checker, with, "document", check_description);
+	check_member(checker, with, "operationId", check_operation_id);
+	check_member(checker, with, "authentication", authentication_check);
+	check_member(checker, with, "output", check_output);
+	check_member(checker, with, "redirect", check_boolean);
+	if (checker->problems->errors == errors)
+		check_parameters(checker, with);
+}
+
+/* As a request of http whose URL, headers and body the activity makes of the operation and its parameters. */
+static const struct json *prepare_openapi(struct checker *checker, const struct json *with)
+{
+	static const char *const kept[] = {"parameters", "output", "redirect"};
+	struct arena *arena = &checker->definition->arena;
+	struct json *prepared = json_object(arena), *secrets = json_object(arena), *of_authentication = json_object(arena);
+	struct json *operation = json_get(json_get(with, "document"), "operation");
+
+	if (operation) {
+		json_set(arena, prepared, "method", json_get(operation, "method"));
+		json_set(arena, prepared, "endpoint", json_get(operation, "server"));
+		json_set(arena, prepared, "operation", operation);
+	}
+	for (size_t i = 0; i < COUNT_OF(kept); i++)
+		if (json_get(with, kept[i]))
+			json_set(arena, prepared, kept[i], json_get(with, kept[i]));
+	if (json_get(with, "authentication"))
+		json_set(arena, prepared, "authentication", authentication_prepare(checker, json_get(with, "authentication"), of_authentication));
+	if (json_count(of_authentication) > 0) {
+		json_set(arena, secrets, "authentication", of_authentication);
+		json_set(arena, prepared, "secrets", secrets);
+	}
+	return prepared;
 }
 
 /* ---- inference and extraction */
@@ -375,10 +494,10 @@ static void check_extraction(struct checker *checker, const struct json *with)
 static const struct {
 	const char *name;
 	check_value check;
-} functions[] = {{"http", check_http}, {"inference", check_inference}, {"extraction", check_extraction}};
+} functions[] = {{"http", check_http}, {"openapi", check_openapi}, {"inference", check_inference}, {"extraction", check_extraction}};
 
 /* The expressions of one argument. Secrets are looked at where they are allowed; elsewhere they are unknown variables. */
-static void check_expressions(struct checker *checker, const char *name, const struct json *value)
+static void check_expressions(struct checker *checker, const char *function, const char *name, const struct json *value)
 {
 	if (strcmp(name, "headers") == 0 && json_is(value, JSON_OBJECT)) {
 		for (size_t i = 0; i < value->object.count; i++) {
@@ -388,6 +507,8 @@ static void check_expressions(struct checker *checker, const char *name, const s
 				checker_template(checker, value->object.members[i].value, true);
 			checker_leave(checker, len);
 		}
+	} else if (strcmp(function, "openapi") == 0 && (strcmp(name, "authentication") == 0 || strcmp(name, "document") == 0)) {
+		return; /* of openapi: seen to by authentication_check(), or without any */
 	} else if (strcmp(name, "endpoint") == 0 && json_is(value, JSON_OBJECT)) {
 		size_t len = checker_enter(checker, "uri");
 
@@ -405,6 +526,8 @@ const struct json *arguments_prepare(struct checker *checker, const char *functi
 	struct arena *arena = &checker->definition->arena;
 	struct json *prepared = json_object(arena), *secrets = json_object(arena), *of_headers = json_object(arena), *of_authentication = json_object(arena);
 
+	if (strcmp(function, "openapi") == 0)
+		return prepare_openapi(checker, with);
 	if (strcmp(function, "http") != 0)
 		return with;
 	for (size_t i = 0; i < with->object.count; i++) {
@@ -450,7 +573,7 @@ bool arguments_check(struct checker *checker, const char *function, const struct
 		for (size_t m = 0; m < with->object.count; m++) {
 			size_t len = checker_enter(checker, with->object.members[m].name);
 
-			check_expressions(checker, with->object.members[m].name, with->object.members[m].value);
+			check_expressions(checker, function, with->object.members[m].name, with->object.members[m].value);
 			checker_leave(checker, len);
 		}
 		return true;

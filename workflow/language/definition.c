@@ -812,8 +812,8 @@ static void read_custom_call(struct checker *checker, struct task *task, const s
 
 static void fail_function(struct checker *checker, const char *call, const char *name)
 {
-	static const char *const known[] = {"http", "inference", "extraction"};
-	static const char *const announced[] = {"grpc", "openapi", "asyncapi", "a2a", "mcp", "judgement", "reproducibility-gate"};
+	static const char *const known[] = {"http", "inference", "extraction", "openapi"};
+	static const char *const announced[] = {"grpc", "asyncapi", "a2a", "mcp", "judgement", "reproducibility-gate"};
 	const char *near = checker_near(call, known, COUNT_OF(known));
 	char *hint = NULL;
 
@@ -830,7 +830,7 @@ static void fail_function(struct checker *checker, const char *call, const char 
 	}
 	if (near)
 		hint = arena_printf(&checker->definition->arena, "did you mean '%s'?", near);
-	checker_fail(checker, hint ? hint : "functions are http, inference and extraction, and those of use.functions",
+	checker_fail(checker, hint ? hint : "functions are http, openapi, inference and extraction, and those of use.functions",
 		     "there is no function '%.100s'", call);
 }
 
@@ -840,6 +840,7 @@ static void read_call(struct checker *checker, struct task *task, const struct j
 	const struct json *function = json_is(call, JSON_STRING) ? custom_function(checker, call->string.text) : NULL;
 	const struct key keys[] = {COMMON_KEYS, {"call", KEY_REQUIRED, NULL}, {"with", function ? KEY_OPTIONAL : KEY_REQUIRED, NULL}};
 	const char *name = json_is(call, JSON_STRING) ? default_catalog_name(checker, call->string.text) : NULL;
+	bool is_request;
 	size_t errors, len;
 
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'call' task");
@@ -852,8 +853,8 @@ static void read_call(struct checker *checker, struct task *task, const struct j
 		checker_leave(checker, len);
 		return;
 	}
-	if (!name || (strcmp(name, "http") != 0 && strcmp(name, "inference") != 0 && !expand_is_built_in(name)) ||
-	    (strcmp(name, "http") == 0 && strcmp(call->string.text, name) != 0)) {
+	is_request = name && (strcmp(name, "http") == 0 || strcmp(name, "openapi") == 0);
+	if (!name || (!is_request && strcmp(name, "inference") != 0 && !expand_is_built_in(name)) || (is_request && strcmp(call->string.text, name) != 0)) {
 		fail_function(checker, call->string.text, name);
 		checker_leave(checker, len);
 		return;
@@ -872,7 +873,7 @@ static void read_call(struct checker *checker, struct task *task, const struct j
 			expand_built_in(checker->definition, task, name, with);
 		return;
 	}
-	task->function = strcmp(name, "http") == 0 ? FUNCTION_HTTP : FUNCTION_INFERENCE;
+	task->function = is_request ? FUNCTION_HTTP : FUNCTION_INFERENCE;
 	task->with = arguments_prepare(checker, name, with);
 }
 

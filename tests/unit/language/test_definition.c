@@ -506,6 +506,7 @@ static const struct bad bad[] = {
 	{TASK("{call: 7, with: {}}"), "/do/0/a/call", 3, 15, "must be a string", NULL},
 	{TASK("{call: http}"), "/do/0/a", 3, 8, "'with' is missing in a 'call' task", NULL},
 	{TASK("{call: http, with: x}"), "/do/0/a/with", 3, 27, "must be an object, not string", NULL},
+	{TASK("{call: openapi, with: {document: {endpoint: 'https://h/{x}'}, operationId: o}}"), "/do/0/a/with/document/endpoint", 3, 52, "must be a plain http:// or https:// URI", NULL},
 	{TASK("{call: htp, with: {}}"), "/do/0/a/call", 3, 15, "there is no function 'htp'", "did you mean 'http'?"},
 	{TASK("{call: mine, with: {}}"), "/do/0/a/call", 3, 15, "there is no function 'mine'", "use.functions"},
 	{TASK("{call: grpc, with: {}}"), "/do/0/a/call", 3, 15, "call: grpc is not supported in this release", NULL},
