@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/jq.h"
 #include "workflow/base/check.h"
+#include "workflow/decide.h"
 
 extern char **environ;
 
@@ -622,6 +624,177 @@ int command_bench_memory(struct command *command)
 		for (size_t m = 0; m < COUNT_OF(marks); m++)
 			output_line(&command->output, "at %3u %%   %6.1f MiB resident, %6.1f MiB private", marks[m], resident[m] / 1048576, private[m] / 1048576);
 		output_line(&command->output, "growth     %.3f bytes of private memory a run from 25 %% on", (private[4] - private[1]) / ((double)runs * 0.75));
+	}
+done:
+	close_bench(&bench);
+	return status;
+}
+
+/* --- bench expressions -------------------------------------------------------------------------------------------- */
+
+/* Evaluations by the helper program: printing the arguments, both ways over the socket, evaluating, reading the result. */
+static int measure_evaluations(struct bench *bench, size_t items, double *samples, size_t count, size_t *argument_bytes)
+{
+	static const char *const names[] = {"context"};
+	static const char expression[] = "{n: (.items | length), s: ([.items[] | .qty * .price] | add), c: $context.run}";
+	struct command *command = bench->command;
+	struct arena *arena = &command->arena;
+	struct jq_process jq;
+	struct buffer in;
+	struct error error = {0};
+	const char *program = jq_program(arena);
+	int code = 0;
+	if (program == NULL)
+		return command_fail(command, STATUS_ERROR, "build it first", "the program reprise-jq is neither beside this one nor in PATH");
+	struct json *input = json_object(arena), *list = json_array(arena);
+	for (size_t i = 0; i < items; i++) {
+		struct json *item = json_object(arena);
+		json_set(arena, item, "sku", json_printf(arena, "SKU-%06zu", i));
+		json_set_number(arena, item, "qty", (double)(i % 7));
+		json_set_number(arena, item, "price", 10.25 + (double)i);
+		json_add(arena, list, item);
+	}
+	json_set(arena, input, "items", list);
+	if (jq_start(&jq, program, &error) != 0)
+		return command_fail(command, STATUS_ERROR, NULL, "%s", error.message);
+	buffer_init(&in, EVALUATION_ANSWER_MAX + 4);
+	for (size_t i = 0; i < count + WARM_UP_RUNS && code == 0; i++) {
+		struct arena round;
+		struct bytes answer;
+		struct evaluation evaluation;
+		struct json *context, *result = NULL;
+		arena_init(&round);
+		context = json_object(&round);
+		json_set_number(&round, context, "run", (double)i); /* another value each time: nothing can be remembered */
+		const struct json *values[] = {context};
+		uint64_t start_us = clock_us();
+		code = evaluation_request(&round, expression, input, names, values, 1, &evaluation, &error);
+		if (code == 0 && (code = jq_ask(&jq, evaluation.request, CLI_JQ_COMPILE_MS, &in, &answer, &error)) == 0)
+			result = json_parse(&round, (struct bytes){answer.data + 1, answer.len - 1}, JSON_ROUND_INTEGERS, NULL, &error);
+		double us = (double)(clock_us() - start_us);
+		if (code == 0 && json_get_number(json_at(result, 0), "c", -1) != (double)i)
+			code = error_set(&error, ERR_CORRUPT, "reprise-jq gave something else: %.*s", (int)(answer.len < 200 ? answer.len : 200), (const char *)answer.data);
+		if (i >= WARM_UP_RUNS)
+			samples[i - WARM_UP_RUNS] = us;
+		*argument_bytes = evaluation.request.len;
+		arena_close(&round);
+	}
+	buffer_close(&in);
+	jq_stop(&jq);
+	return code == 0 ? STATUS_OK : command_fail(command, STATUS_ERROR, NULL, "%s", error.message);
+}
+
+static const char *plain_tasks(struct arena *arena, const char *name, size_t count)
+{
+	struct buffer text;
+	buffer_init(&text, DEFINITION_SOURCE_MAX);
+	buffer_printf(&text, "{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"bench\",\"name\":\"%s\",\"version\":\"1.0.0\"},\"do\":[", name);
+	for (size_t i = 0; i < count; i++)
+		buffer_printf(&text, "%s{\"t%zu\":{\"set\":{\"order\":\"${ .order }\",\"total\":\"${ $workflow.input.order.total }\",\"large\":\"${ .order.total > %zu }\"}}}", i > 0 ? "," : "", i, i);
+	buffer_add_text(&text, "]}");
+	const char *kept = arena_text(arena, buffer_text(&text));
+	buffer_close(&text);
+	return kept;
+}
+
+static const char *jq_tasks(struct arena *arena, const char *name, size_t count)
+{
+	struct buffer text;
+	buffer_init(&text, DEFINITION_SOURCE_MAX);
+	buffer_printf(&text, "{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"bench\",\"name\":\"%s\",\"version\":\"1.0.0\"},\"do\":[", name);
+	for (size_t i = 0; i < count; i++)
+		buffer_printf(&text, "%s{\"t%zu\":{\"set\":{\"order\":\"${ .order + {step: %zu, text: (.order.items | map(.sku) | join(\\\"-\\\"))} }\"}}}", i > 0 ? "," : "", i, i);
+	buffer_add_text(&text, "]}");
+	const char *kept = arena_text(arena, buffer_text(&text));
+	buffer_close(&text);
+	return kept;
+}
+
+/* The time of one decision over `tasks` plain `set` tasks, each a step of three expressions, an output and its digest: per step. */
+static int measure_decisions(struct bench *bench, size_t tasks, double *samples, size_t count)
+{
+	struct command *command = bench->command;
+	struct problems problems;
+	struct state state;
+	problems_init(&problems);
+	struct definition *definition = definition_load(bytes_text(plain_tasks(&command->arena, "steps", tasks)), TEXT_JSON, &problems);
+	problems_close(&problems);
+	CHECK(definition != NULL);
+	CHECK(definition->expression_count == 0);
+	state_init(&state, definition);
+	struct trigger trigger = {.kind = TRIGGER_SUBMITTED, .wall_ms = 1790000000000, .run_id = "bench",
+				  .input = BYTES_OF("{\"order\":{\"id\":\"A-17\",\"items\":[{\"sku\":\"SKU-1\"},{\"sku\":\"SKU-2\"}],\"total\":123.5}}")};
+	const struct decide_context context = {.origin = "bench.example/log", .daemon_version = REPRISE_VERSION};
+	for (size_t i = 0; i < count + WARM_UP_RUNS; i++) {
+		struct decision decision;
+		decision_init(&decision);
+		uint64_t start_us = clock_us();
+		workflow_decide(&state, &trigger, 1, &context, &decision);
+		double us = (double)(clock_us() - start_us) / (double)tasks;
+		CHECK(decision.entry_count == tasks + 2);
+		decision_close(&decision);
+		if (i >= WARM_UP_RUNS)
+			samples[i - WARM_UP_RUNS] = us;
+	}
+	state_close(&state);
+	definition_free(definition);
+	return STATUS_OK;
+}
+
+static int measure_registrations(struct bench *bench, bool needs_jq, size_t expressions, double *samples, size_t count)
+{
+	struct arena *arena = &bench->command->arena;
+	for (size_t i = 0; i < count; i++) {
+		const char *name = arena_printf(arena, "%s-%zu", needs_jq ? "jq" : "plain", i);
+		const char *text = needs_jq ? jq_tasks(arena, name, expressions) : plain_tasks(arena, name, expressions);
+		uint64_t start_us = clock_us();
+		int status = register_definition(bench, text);
+		samples[i] = (double)(clock_us() - start_us) / 1000;
+		if (status != STATUS_OK)
+			return status;
+	}
+	return STATUS_OK;
+}
+
+int command_bench_expressions(struct command *command)
+{
+	enum { EVALUATIONS = 3000, LARGE_EVALUATIONS = 200, DECISIONS = 300, STEPS = 200, REGISTRATIONS = 20, PLAIN_TASKS = 200, JQ_EXPRESSIONS = 100 };
+	struct arena *arena = &command->arena;
+	struct bench bench = {.command = command};
+	double *small = arena_zero(arena, EVALUATIONS * sizeof *small), *large = arena_zero(arena, LARGE_EVALUATIONS * sizeof *large);
+	double *steps = arena_zero(arena, DECISIONS * sizeof *steps), plain[REGISTRATIONS], jq[REGISTRATIONS];
+	double resident = 0, private = 0;
+	size_t small_bytes = 0, large_bytes = 0;
+	int status;
+	if ((status = make_folder(&bench)) != STATUS_OK || (status = measure_evaluations(&bench, 20, small, EVALUATIONS, &small_bytes)) != STATUS_OK ||
+	    (status = measure_evaluations(&bench, 1750, large, LARGE_EVALUATIONS, &large_bytes)) != STATUS_OK || (status = measure_decisions(&bench, STEPS, steps, DECISIONS)) != STATUS_OK ||
+	    (status = start_daemon(&bench, NULL)) != STATUS_OK || (status = measure_registrations(&bench, false, PLAIN_TASKS, plain, REGISTRATIONS)) != STATUS_OK ||
+	    (status = measure_registrations(&bench, true, JQ_EXPRESSIONS, jq, REGISTRATIONS)) != STATUS_OK)
+		goto done;
+	read_memory(bench.daemon.pid, &resident, &private);
+	double first_jq_ms = jq[0];
+	struct json *result = json_object(arena);
+	json_set_text(arena, result, "machine", describe_machine(arena));
+	json_set_number(arena, result, "requestBytes", (double)small_bytes);
+	json_set(arena, result, "evaluationUs", percentiles_json(arena, small, EVALUATIONS));
+	json_set_number(arena, result, "largeRequestBytes", (double)large_bytes);
+	json_set(arena, result, "largeEvaluationUs", percentiles_json(arena, large, LARGE_EVALUATIONS));
+	json_set(arena, result, "stepUs", percentiles_json(arena, steps, DECISIONS));
+	json_set(arena, result, "registerPlainMs", percentiles_json(arena, plain, REGISTRATIONS));
+	json_set_number(arena, result, "registerFirstJqMs", rounded(first_jq_ms));
+	json_set(arena, result, "registerJqMs", percentiles_json(arena, jq, REGISTRATIONS));
+	json_set_number(arena, result, "readyMs", rounded(bench.daemon.ready_ms));
+	json_set_number(arena, result, "rssMiB", rounded(resident / 1048576));
+	if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL) {
+		output_json(&command->output, result);
+	} else {
+		output_line(&command->output, "machine    %s", json_get_text(result, "machine"));
+		print_percentiles(command, arena_printf(arena, "evaluation of %zu bytes, us", small_bytes), json_get(result, "evaluationUs"));
+		print_percentiles(command, arena_printf(arena, "evaluation of %zu bytes, us", large_bytes), json_get(result, "largeEvaluationUs"));
+		print_percentiles(command, "decision step of plain paths, us", json_get(result, "stepUs"));
+		print_percentiles(command, arena_printf(arena, "registration, %d plain tasks, ms", PLAIN_TASKS), json_get(result, "registerPlainMs"));
+		print_percentiles(command, arena_printf(arena, "registration, %d jq tasks, ms", JQ_EXPRESSIONS), json_get(result, "registerJqMs"));
+		output_line(&command->output, "the first of them %.1f ms: it starts the helpers; the daemon afterwards: %.1f MiB resident", first_jq_ms, resident / 1048576);
 	}
 done:
 	close_bench(&bench);

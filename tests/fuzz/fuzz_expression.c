@@ -25,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct error error;
 	const struct json *result;
 	const char *uri, *text;
+	const char *const *names;
 	int check, rc;
 
 	arena_init(&arena);
@@ -35,6 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rc = expression_eval(&arena, text, &scope, &result, &error);
 	CHECK(check == 0 || rc != 0 || strstr(text, "$secrets"));
 	CHECK(check != 0 || rc != ERR_UNSUPPORTED);
+	for (size_t i = expression_variables(&arena, text, &names); i-- > 0;)
+		CHECK(names[i][0] && strspn(names[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == strlen(names[i]));
 	if (rc == 0)
 		CHECK(json_parse(&arena, json_print_arena(result, &arena), JSON_STRICT, NULL, NULL));
 	else

@@ -206,6 +206,39 @@ do:
 	problem(inline, 400, /foo\/0 is not defined/);
 });
 
+await test('a batch tells all that is wrong with it, however much; one expression that jq cannot take is found among good ones', async () => {
+	const set = {};
+	for (let i = 0; i < 30; i++) {
+		set[`good${i}`] = `\${ .a + ${i} }`;
+		set[`syntax${i}`] = `\${ .a + ${i} | }`;
+		set[`undefined${i}`] = `\${ nope${i} }`;
+	}
+	const answer = await daemon.ask('POST', '/v1/definitions', definition('many-bad', [{ a: { set } }]));
+	problem(answer, 400, /syntax error|not defined/);
+	equal(answer.json.problems.map(p => p.pointer.split('/').at(-1)).sort(), Object.keys(set).filter(name => !name.startsWith('good')).sort(), 'pointers');
+	// A chain of 8,000 filters is more than jq takes; should it take it, it is good.
+	const crash = { ...Object.fromEntries(Object.entries(set).filter(([name]) => name.startsWith('good'))), bad: `\${ ${'[.a] | '.repeat(8000)} 1 }` };
+	const found = await daemon.ask('POST', '/v1/definitions', definition('one-bad', [{ a: { set: crash } }]), { timeoutMs: 180_000 });
+	if (found.status !== 201) {
+		problem(found, 400, /jq|memory|syntax/);
+		equal(found.json.problems.map(p => p.pointer), ['/do/0/a/set/bad'], 'pointers');
+	}
+	equal(daemon.child?.pid, pid, 'the daemon is the same process');
+});
+
+await test('jq in conditions of tasks and in switches', async () => {
+	const tasks = [
+		{ no: { if: '.n * 2 > 100', set: { wrong: 1 } } },
+		{ choose: { switch: [{ small: { when: '.n + 1 < 3', then: 'wrong' } }, { even: { when: '(.n % 2) == 0', then: 'right' } }] } },
+		{ wrong: { set: { wrong: '${ .n + 1 }' } } },
+		{ right: { set: { n: '${ .n + 1 }' } } },
+	];
+	const done = await run(tasks, { n: 4 });
+	equal(done.status, 'completed', JSON.stringify(done.error));
+	equal(done.output, { n: 5 }, 'output');
+	await replayed(done.id);
+});
+
 await test('the command line says the same offline', async () => {
 	const file = join(daemon.folder, 'bad.yaml');
 	writeFileSync(file, `document: {dsl: '1.0.3', namespace: tests, name: broken, version: '1.0.0'}\ndo:\n  - a: {set: {v: '\${ .x | pick(.a) }'}}\n`);

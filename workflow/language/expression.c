@@ -624,8 +624,11 @@ int expression_eval(struct arena *arena, const char *text, const struct scope *s
 	bool truth = false;
 	int order, rc = parse(arena, text, &expression, error);
 
-	if (rc == ERR_UNSUPPORTED && scope->evaluate)
+	if (rc == ERR_UNSUPPORTED && scope->evaluate) {
+		if (error)
+			*error = (struct error){0}; /* that it needs jq is none */
 		return scope->evaluate(scope->context, text, result, error);
+	}
 	if (rc)
 		return rc;
 	if (!expression.variable) {

@@ -501,6 +501,9 @@ START_TEST(jq_is_left_to_the_scope)
 	ck_assert_int_eq(template_eval(&fixture.arena, template, &fixture.scope, &result, &error), ERR_NOT_FOUND);
 	ck_assert_uint_eq(fixture.asked, 2);
 	ck_assert_int_eq(template_eval(&fixture.arena, template, &fixture.scope, &result, &error), 0);
+	ck_assert_int_eq(expression_eval(&fixture.arena, ".list | length", &fixture.scope, &result, &error), 0);
+	ck_assert_int_eq(error.code, ERR_NONE); /* nothing stays behind of having asked */
+	ck_assert_int_eq(template_eval(&fixture.arena, template, &fixture.scope, &result, &error), 0);
 	ck_assert_str_eq(print(&fixture, result), "{\"a\":7,\"b\":[7,\"x\"]}");
 	ck_assert_int_eq(expression_eval(&fixture.arena, "fail | 1", &fixture.scope, &result, &error), ERR_INVALID);
 	ck_assert_str_eq(error.message, "it failed");
