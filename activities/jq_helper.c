@@ -254,16 +254,24 @@ static void add_head(struct buffer *out, const char *names)
 	buffer_add_text(out, "] | $__d | (\n");
 }
 
-struct program {
-	char *key; /* names NUL expression */
-	size_t key_len;
+/* Compiled code of one expression, or of several that were asked for at about the same time: compiling many costs little more than one. */
+struct code {
 	jq_state *jq;
+	size_t uses;
+	bool indexed; /* its input is [index, arguments], else the arguments */
+};
+
+struct program {
+	char *key; /* names NUL expression NUL */
+	size_t key_len, index;
+	struct code *code;
 	uint64_t used;
 };
 
 static struct program programs[PROGRAMS_MAX];
 static size_t program_count;
 static uint64_t uses;
+static bool warmed; /* a 'W' came since the last evaluation: what is still missing is compiled alone */
 
 static struct program *find_program(const char *key, size_t key_len)
 {
@@ -275,7 +283,25 @@ static struct program *find_program(const char *key, size_t key_len)
 	return NULL;
 }
 
-static struct program *add_program(const char *key, size_t key_len, jq_state *jq)
+static void release_code(struct code *code)
+{
+	if (--code->uses > 0)
+		return;
+	jq_teardown(&code->jq);
+	free(code);
+}
+
+static struct code *new_code(jq_state *jq, bool indexed)
+{
+	struct code *code = malloc(sizeof *code);
+
+	if (!code)
+		_exit(1);
+	*code = (struct code){.jq = jq, .indexed = indexed};
+	return code;
+}
+
+static struct program *add_program(const char *key, size_t key_len, struct code *code, size_t index)
 {
 	struct program *program = &programs[0];
 
@@ -286,12 +312,13 @@ static struct program *add_program(const char *key, size_t key_len, jq_state *jq
 			if (programs[i].used < program->used)
 				program = &programs[i];
 		free(program->key);
-		jq_teardown(&program->jq);
+		release_code(program->code);
 	}
-	*program = (struct program){.key = malloc(key_len), .key_len = key_len, .jq = jq, .used = ++uses};
+	*program = (struct program){.key = malloc(key_len), .key_len = key_len, .index = index, .code = code, .used = ++uses};
 	if (!program->key)
 		_exit(1);
 	memcpy(program->key, key, key_len);
+	code->uses++;
 	return program;
 }
 
@@ -304,6 +331,10 @@ static struct program *get_program(const char *names, const char *expression, si
 
 	if (program)
 		return program;
+	if (!warmed) {
+		answer(EVALUATION_MISSING, "", 0);
+		return NULL;
+	}
 	buffer_init(&text, EVALUATION_EXPRESSION_MAX * 2 + EVALUATION_REQUEST_MAX);
 	buffer_add_text(&text, guards);
 	add_head(&text, names);
@@ -312,7 +343,7 @@ static struct program *get_program(const char *names, const char *expression, si
 	jq_state *jq = compile(buffer_text(&text), &messages);
 	buffer_close(&text);
 	if (jq)
-		return add_program(names, key_len, jq);
+		return add_program(names, key_len, new_code(jq, false), 0);
 	answer_failure(messages.count > 0 ? messages.items[0].text : "jq cannot compile it");
 	return NULL;
 }
@@ -362,15 +393,18 @@ static void evaluate(const char *request, size_t len)
 		answer_failure("its arguments cannot be read");
 		return;
 	}
-	jq_start(program->jq, input, 0);
-	answer_result(jq_next(program->jq));
-	jq_start(program->jq, jv_null(), 0); /* lets go of what the evaluation still holds */
+	if (program->code->indexed)
+		input = jv_array_append(jv_array_append(jv_array(), jv_number((double)program->index)), input);
+	jq_start(program->code->jq, input, 0);
+	answer_result(jq_next(program->code->jq));
+	jq_start(program->code->jq, jv_null(), 0); /* lets go of what the evaluation still holds */
 }
 
 /* ---- Compiling a batch: one program, since jq reads all its own functions anew for each, which takes 13 ms */
 
 struct part {
 	const char *names, *expression;
+	size_t key_len; /* of both, with their NULs */
 	long first_line, line_count; /* in the program */
 	bool bad;
 };
@@ -405,14 +439,10 @@ static void build_batch(struct buffer *out, struct part *parts, size_t count)
 	}
 }
 
-static void compile_batch(const char *request, size_t len)
+static size_t read_parts(const char *request, size_t len, struct part parts[EVALUATION_BATCH_MAX])
 {
-	static struct messages messages;
-	struct part parts[EVALUATION_BATCH_MAX];
 	const char *at = request + 1, *end = request + len;
 	size_t count = 0;
-	jv problems = jv_array();
-	struct buffer text;
 
 	while (at < end && count < EVALUATION_BATCH_MAX) {
 		parts[count] = (struct part){.names = at, .expression = at + strlen(at) + 1};
@@ -421,8 +451,63 @@ static void compile_batch(const char *request, size_t len)
 		at = parts[count].expression + strlen(parts[count].expression) + 1;
 		if (at > end)
 			_exit(1);
+		parts[count].key_len = (size_t)(at - parts[count].names);
 		count++;
 	}
+	return count;
+}
+
+/* if $__i < middle then … else … end, down to one: as many comparisons as halves. */
+static void add_choice(struct buffer *out, const struct part *parts, size_t from, size_t until)
+{
+	size_t middle = from + (until - from) / 2;
+
+	if (until - from == 1) {
+		buffer_add_char(out, '(');
+		add_head(out, parts[from].names);
+		buffer_printf(out, "%s\n))", parts[from].expression);
+		return;
+	}
+	buffer_printf(out, "if $__i < %zu then ", middle);
+	add_choice(out, parts, from, middle);
+	buffer_add_text(out, " else ");
+	add_choice(out, parts, middle, until);
+	buffer_add_text(out, " end");
+}
+
+/* One program for all that are not here yet. Where it does not compile, which registration should have seen, each comes alone later. */
+static void warm(const char *request, size_t len)
+{
+	static struct messages messages;
+	struct part parts[EVALUATION_BATCH_MAX];
+	size_t given = read_parts(request, len, parts), count = 0;
+	struct buffer text;
+
+	for (size_t i = 0; i < given; i++)
+		if (!find_program(parts[i].names, parts[i].key_len))
+			parts[count++] = parts[i];
+	if (count > 0) {
+		buffer_init(&text, EVALUATION_REQUEST_MAX * 2);
+		buffer_add_text(&text, guards);
+		buffer_add_text(&text, ". as [$__i,$__a] | $__a | ");
+		add_choice(&text, parts, 0, count);
+		jq_state *jq = compile(buffer_text(&text), &messages);
+		buffer_close(&text);
+		struct code *code = jq ? new_code(jq, true) : NULL;
+		for (size_t i = 0; i < count && code; i++)
+			add_program(parts[i].names, parts[i].key_len, code, i);
+	}
+	answer(EVALUATION_READY, "", 0);
+}
+
+static void compile_batch(const char *request, size_t len)
+{
+	static struct messages messages;
+	struct part parts[EVALUATION_BATCH_MAX];
+	size_t count = read_parts(request, len, parts);
+	jv problems = jv_array();
+	struct buffer text;
+
 	buffer_init(&text, EVALUATION_REQUEST_MAX * 2);
 	for (unsigned round = 0; round < COMPILE_ROUNDS_MAX; round++) {
 		bool any = false;
@@ -498,11 +583,16 @@ int main(int count, char **arguments)
 		if (!read_all(request, len))
 			_exit(0);
 		request[len] = 0;
-		if (request[0] == EVALUATION_EVALUATE)
+		if (request[0] == EVALUATION_EVALUATE) {
 			evaluate(request, len);
-		else if (request[0] == EVALUATION_COMPILE)
+			warmed = false;
+		} else if (request[0] == EVALUATION_WARM) {
+			warm(request, len);
+			warmed = true;
+		} else if (request[0] == EVALUATION_COMPILE) {
 			compile_batch(request, len);
-		else
+		} else {
 			_exit(1);
+		}
 	}
 }

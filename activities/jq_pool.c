@@ -18,13 +18,20 @@ struct jq_helper {
 	uv_process_t process;
 	uv_pipe_t socket;
 	uv_timer_t deadline;
-	uv_write_t write;
 	unsigned open; /* handles that are not closed yet */
 	bool process_runs, ending;
 	struct jq_request *request; /* NULL: idle */
+	bool warming; /* it is asked to compile; the request follows */
 	uint64_t asked_ms, busy_ms, limit_ms;
-	uint8_t head[4];
+	struct buffer warm; /* the frame of that */
 	struct buffer in;
+};
+
+/* One frame on its way out. */
+struct frame_write {
+	uv_write_t write;
+	struct jq_helper *helper;
+	uint8_t head[4];
 };
 
 struct jq_pool {
@@ -44,6 +51,8 @@ struct jq_pool {
 };
 
 static void dispatch(struct jq_pool *pool);
+static void send_request(struct jq_helper *helper);
+static void send_warm(struct jq_helper *helper);
 
 static void free_pool_if_done(struct jq_pool *pool)
 {
@@ -63,6 +72,7 @@ static void on_helper_handle_closed(uv_handle_t *handle)
 	if (--helper->open > 0)
 		return;
 	buffer_close(&helper->in);
+	buffer_close(&helper->warm);
 	free(helper);
 	pool->helper_handles--;
 	free_pool_if_done(pool);
@@ -112,10 +122,20 @@ static void lose_helper(struct jq_helper *helper, enum error_code code)
 	end_helper(helper, true);
 	if (!helper->request)
 		return;
+	if (helper->warming && !helper->request->alone) { /* perhaps of another one's program: once more, without the others */
+		struct jq_request *request = helper->request;
+		helper->request = NULL;
+		pool->counts.working--;
+		request->alone = true;
+		list_add_first(&pool->evaluations, &request->link);
+		pool->counts.waiting++;
+		dispatch(pool);
+		return;
+	}
 	if (code == ERR_TIMEOUT) {
 		pool->counts.killed++;
 		error_set(&helper->request->error, code, "it took longer than %llu ms, the most allowed (%s)", (unsigned long long)helper->limit_ms,
-			  helper->request->request.data[0] == EVALUATION_COMPILE ? "JQ_COMPILE_MS" : "JQ_EVALUATE_MS");
+			  helper->limit_ms == pool->config.compile_ms ? "JQ_COMPILE_MS" : "JQ_EVALUATE_MS");
 	} else {
 		pool->counts.died++;
 		error_set(&helper->request->error, code, "jq ran out of memory (512 MiB) or stack, or failed: the process that evaluated it is gone");
@@ -162,9 +182,25 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 	case FRAME_WHOLE:
 		break;
 	}
+	if (uv_stream_get_write_queue_size(stream) > 0) { /* it answers what it has not read: the request's bytes are still needed */
+		lose_helper(helper, ERR_CORRUPT);
+		return;
+	}
 	uv_timer_stop(&helper->deadline);
-	pool->counts.answered++;
 	helper->busy_ms += uv_now(pool->loop) - helper->asked_ms;
+	if (payload.len == 1 && payload.data[0] == (helper->warming ? EVALUATION_READY : EVALUATION_MISSING)) {
+		buffer_clear(&helper->in);
+		if (helper->warming)
+			send_request(helper);
+		else
+			send_warm(helper);
+		return;
+	}
+	if (helper->warming || (payload.len == 1 && payload.data[0] == EVALUATION_READY)) {
+		lose_helper(helper, ERR_CORRUPT);
+		return;
+	}
+	pool->counts.answered++;
 	helper->request->answer = payload;
 	finish(helper); /* It may ask again: this helper is not in the list of idle ones before the buffer is free. */
 	if (helper->ending)
@@ -182,30 +218,72 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 
 static void on_written(uv_write_t *write, int status)
 {
-	struct jq_helper *helper = write->data;
+	struct frame_write *frame = CONTAINER_OF(write, struct frame_write, write);
+	struct jq_helper *helper = frame->helper;
 
+	free(frame);
 	if (status < 0 && !helper->ending)
 		lose_helper(helper, ERR_CORRUPT);
 }
 
-static void ask(struct jq_helper *helper, struct jq_request *request)
+/* limit_ms for the answer to this frame. The bytes stay as they are until they are written, or the helper ends. */
+static void send_frame(struct jq_helper *helper, struct bytes payload, uint64_t limit_ms)
 {
 	struct jq_pool *pool = helper->pool;
-	uint32_t len = (uint32_t)request->request.len;
+	struct frame_write *frame = memory_alloc(sizeof *frame);
+	uint32_t len = (uint32_t)payload.len;
 
-	list_remove(&helper->link); /* of the idle ones */
-	helper->request = request;
-	pool->counts.working++;
+	frame->helper = helper;
 	for (int i = 0; i < 4; i++)
-		helper->head[i] = (uint8_t)(len >> 8 * i);
-	uv_buf_t buffers[2] = {uv_buf_init((char *)helper->head, sizeof helper->head), uv_buf_init((char *)(uintptr_t)request->request.data, len)};
+		frame->head[i] = (uint8_t)(len >> 8 * i);
+	uv_buf_t buffers[2] = {uv_buf_init((char *)frame->head, sizeof frame->head), uv_buf_init((char *)(uintptr_t)payload.data, len)};
 	uv_update_time(pool->loop);
 	helper->asked_ms = uv_now(pool->loop);
-	helper->limit_ms = request->request.data[0] == EVALUATION_COMPILE ? pool->config.compile_ms : pool->config.evaluate_ms;
-	uv_timer_start(&helper->deadline, on_deadline, helper->limit_ms, 0);
+	helper->limit_ms = limit_ms;
+	uv_timer_start(&helper->deadline, on_deadline, limit_ms, 0);
 	/* A failure shows itself on the reading side as well. */
-	if (uv_write(&helper->write, (uv_stream_t *)&helper->socket, buffers, 2, on_written) != 0)
+	if (uv_write(&frame->write, (uv_stream_t *)&helper->socket, buffers, 2, on_written) != 0) {
+		free(frame);
 		uv_timer_start(&helper->deadline, on_deadline, 0, 0);
+	}
+}
+
+static void send_request(struct jq_helper *helper)
+{
+	const struct jq_request *request = helper->request;
+
+	helper->warming = false;
+	send_frame(helper, request->request, request->request.data[0] == EVALUATION_COMPILE ? helper->pool->config.compile_ms : helper->pool->config.evaluate_ms);
+}
+
+static void send_warm(struct jq_helper *helper)
+{
+	struct bytes program = evaluation_program(helper->request->request);
+	size_t count = 1;
+
+	helper->warming = true;
+	buffer_clear(&helper->warm);
+	buffer_add_char(&helper->warm, EVALUATION_WARM);
+	buffer_add_bytes(&helper->warm, program);
+	LIST_EACH(link, &helper->pool->evaluations) {
+		const struct jq_request *waiting = CONTAINER_OF(link, struct jq_request, link);
+		if (helper->request->alone || count == EVALUATION_BATCH_MAX)
+			break;
+		program = evaluation_program(waiting->request);
+		if (waiting->alone || helper->warm.len + program.len > EVALUATION_BATCH_BYTES_MAX)
+			continue;
+		buffer_add_bytes(&helper->warm, program);
+		count++;
+	}
+	send_frame(helper, buffer_bytes(&helper->warm), helper->pool->config.compile_ms);
+}
+
+static void ask(struct jq_helper *helper, struct jq_request *request)
+{
+	list_remove(&helper->link); /* of the idle ones */
+	helper->request = request;
+	helper->pool->counts.working++;
+	send_request(helper);
 }
 
 static int start_helper(struct jq_pool *pool)
@@ -221,7 +299,8 @@ static int start_helper(struct jq_pool *pool)
 	list_init(&helper->link);
 	list_init(&helper->of_pool);
 	buffer_init(&helper->in, EVALUATION_ANSWER_MAX + 4);
-	helper->process.data = helper->socket.data = helper->deadline.data = helper->write.data = helper;
+	buffer_init(&helper->warm, EVALUATION_REQUEST_MAX);
+	helper->process.data = helper->socket.data = helper->deadline.data = helper;
 	CHECK(uv_pipe_init(pool->loop, &helper->socket, 0) == 0);
 	CHECK(uv_timer_init(pool->loop, &helper->deadline) == 0);
 	pool->helper_handles++;
@@ -299,6 +378,7 @@ int jq_pool_ask(struct jq_pool *pool, struct jq_request *request, struct error *
 	CHECK(request->request.len > 0);
 	request->error = (struct error){0};
 	request->answer = (struct bytes){0};
+	request->alone = false;
 	list_add_last(request->request.data[0] == EVALUATION_COMPILE ? &pool->compilations : &pool->evaluations, &request->link);
 	pool->counts.waiting++;
 	dispatch(pool);

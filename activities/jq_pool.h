@@ -2,6 +2,9 @@
  *
  *   starting ─▶ idle ─▶ busy ─▶ idle            busy ─▶ ending (deadline, death)       idle ─▶ ending (worked long enough, not needed)
  *
+ * A helper that does not have the program of an evaluation says so, and is first given all programs that wait, as one: compiling one takes
+ * as long as compiling many.
+ *
  * The first request starts the first helper and a spare one, which takes over at once when a hostile expression costs the other its
  * life. Without requests there is no process at all. What a request asks for and what comes back are bytes (workflow/language/evaluation.h).
  *
@@ -36,6 +39,7 @@ struct jq_request {
 	 * started. ERR_CANCELLED: the pool closes. The message is for whoever wrote the expression. */
 	struct error error;
 	struct bytes answer; /* valid in the callback */
+	bool alone; /* the pool's own: compile no other together with it */
 	struct list link; /* the pool's own */
 };
 

@@ -56,6 +56,16 @@ void evaluation_add_compile(struct buffer *request, const char *expression, cons
 	buffer_add_char(request, 0);
 }
 
+struct bytes evaluation_program(struct bytes request)
+{
+	const uint8_t *names = request.data + 1, *expression = memchr(names, 0, request.len - 1);
+
+	CHECK(expression != NULL);
+	const uint8_t *end = memchr(expression + 1, 0, request.len - (size_t)(expression + 1 - request.data));
+	CHECK(end != NULL);
+	return (struct bytes){names, (size_t)(end + 1 - names)};
+}
+
 /* ---- Answers */
 
 /* As a JSON string; a message may repeat text that is no UTF-8 any more. */

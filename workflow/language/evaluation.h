@@ -5,9 +5,12 @@
  *   frame     length, 4 bytes, little endian │ that many bytes
  *   request   'E' name,name… NUL expression NUL [., value of each name…]
  *             'C' name,name… NUL expression NUL, for each expression to compile
+ *             'W' the same, of expressions that are good: what is asked next comes from among them
  *   answer    'V' [value]          the first result of an evaluation; [null] when there is none (D1)
  *             'F' text             it failed: jq's message
  *             'P' [{"index": i, "line": l, "message": text}…]     of a 'C': what does not compile, l being a line of expression i
+ *             'M'                  an 'E' whose program this helper does not have: send a 'W', then the 'E' again
+ *             'R'                  a 'W' is done
  *
  * Pure. New here? Read evaluation_request(). */
 #pragma once
@@ -26,7 +29,7 @@ enum {
 	EVALUATION_BATCH_BYTES_MAX = 256 << 10, /* bytes of them together, one that alone is larger aside */
 };
 
-enum evaluation_tag { EVALUATION_EVALUATE = 'E', EVALUATION_COMPILE = 'C', EVALUATION_VALUE = 'V', EVALUATION_FAILED = 'F', EVALUATION_PROBLEMS = 'P' };
+enum evaluation_tag { EVALUATION_EVALUATE = 'E', EVALUATION_COMPILE = 'C', EVALUATION_WARM = 'W', EVALUATION_MISSING = 'M', EVALUATION_READY = 'R', EVALUATION_VALUE = 'V', EVALUATION_FAILED = 'F', EVALUATION_PROBLEMS = 'P' };
 
 /* What to evaluate; it lies in the arena of whoever needs it. */
 struct evaluation {
@@ -39,6 +42,9 @@ int evaluation_request(struct arena *arena, const char *expression, const struct
 		       size_t count, struct evaluation *evaluation, struct error *error);
 /* One part of a request of kind 'C', which begins with that letter. */
 void evaluation_add_compile(struct buffer *request, const char *expression, const char *const *names, size_t count);
+
+/* The part of a request 'E' that names its program: names and expression, each with its NUL. */
+struct bytes evaluation_program(struct bytes request);
 
 /* An answer of kind 'V' or 'F' as what is kept of it: the text of [value], or of the message as a JSON string. Whatever the peer sent,
  * *kept is JSON that json_parse() takes. */

@@ -12,7 +12,7 @@
 #include "workflow/base/check.h"
 #include "workflow/language/evaluation.h"
 
-enum { ASKED_MAX = 64 };
+enum { ASKED_MAX = 400 };
 
 struct asked {
 	struct jq_request jq;
@@ -299,6 +299,40 @@ START_TEST(closing_cancels)
 }
 END_TEST
 
+/* Programs that wait are compiled together; more of them than a helper keeps, and each still gives its own result. */
+START_TEST(programs_are_compiled_together)
+{
+	struct fixture f;
+
+	fixture_open(&f, &(struct jq_pool_config){.evaluate_ms = 60000, .compile_ms = 60000});
+	for (int round = 0, at = 0; round < 2; round++) {
+		for (int i = 0; i < 300 - round * 290; i++)
+			ask_well(&f, arena_printf(&f.arena, ".a + %d # %d", i, i), "{\"a\":1}");
+		wait_for(&f, f.count);
+		for (int i = 0; at < (int)f.count; i++, at++)
+			ck_assert_str_eq(f.asked[at].answer, arena_printf(&f.arena, "V[%d]", i + 1));
+	}
+	ck_assert_uint_eq(counts_of(&f).answered, 310);
+	ck_assert_uint_eq(counts_of(&f).killed + counts_of(&f).died, 0);
+	fixture_close(&f);
+}
+END_TEST
+
+/* One that cannot be compiled, among others that wait, fails alone. */
+START_TEST(a_bad_program_fails_alone)
+{
+	struct fixture f;
+
+	fixture_open(&f, &(struct jq_pool_config){.evaluate_ms = 60000, .compile_ms = 60000});
+	for (int i = 0; i < 10; i++)
+		ask_well(&f, i == 6 ? "nope(.a)" : arena_printf(&f.arena, ".a + %d", i), "{\"a\":1}");
+	wait_for(&f, f.count);
+	for (int i = 0; i < 10; i++)
+		ck_assert_str_eq(f.asked[i].answer, i == 6 ? "Fnope/1 is not defined" : arena_printf(&f.arena, "V[%d]", i + 1));
+	fixture_close(&f);
+}
+END_TEST
+
 /* A batch tells every expression that does not compile, each with its own line; what leaves its place is none of them. */
 START_TEST(batches_compile)
 {
@@ -335,4 +369,4 @@ END_TEST
 
 SUITE_NO_ABORTS
 SUITE_MAIN("activities-jq-pool", helpers_start_with_the_first_request, helpers_are_limited, deadlines_kill, deaths_are_replaced, the_queue_is_limited,
-	   old_helpers_are_replaced, idle_helpers_end, no_program, bad_peers_are_dropped, closing_cancels, batches_compile)
+	   old_helpers_are_replaced, idle_helpers_end, no_program, bad_peers_are_dropped, closing_cancels, batches_compile, programs_are_compiled_together, a_bad_program_fails_alone)
