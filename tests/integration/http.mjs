@@ -297,7 +297,7 @@ await test('bodies that are no runs are told why', async () => {
 	const bad = await post(daemon, '/v1/runs', { definition: { ...noop, doo: [] } });
 	problem(bad, 400, 'doo', 'unknown key');
 	check(bad.json.problems.some(item => item.pointer === '/doo' && item.severity), JSON.stringify(bad.json.problems));
-	problem(await post(daemon, '/v1/runs', { definition: definition('x', [{ a: { wait: { seconds: 1 } } }]) }), 400, [], 'a task of a later release');
+	problem(await post(daemon, '/v1/runs', { definition: definition('x', [{ a: { call: 'grpc', with: {} } }]) }), 400, 'grpc', 'a call that is not supported');
 	problem(await post(daemon, '/v1/runs', 'definition: {', { headers: { 'Content-Type': 'application/yaml' } }), 400, 'YAML', 'not YAML');
 });
 
