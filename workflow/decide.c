@@ -720,6 +720,16 @@ static enum verdict catches(struct deciding *d, const struct instance *try, cons
 	return matches_filter(catch->with, caught) ? check_conditions(d, &s, catch->when, catch->except_when, error) : VERDICT_NO;
 }
 
+/* This branch of a fork has faulted: are there others that may still win? D7: without `compete` one fault ends them all. */
+static bool others_compete(struct deciding *d, const struct task *branch, const uint64_t *path)
+{
+	const struct task *task = branch->parent;
+	const struct instance *fork = state_find(&d->draft, task, false, path, task->loop_depth), *own = state_find(&d->draft, branch, false, path, branch->loop_depth);
+	bool live = own && (own->phase == INSTANCE_STARTED || own->phase == INSTANCE_BACKING_OFF);
+
+	return task->compete && (fork->live_count > (live ? 1 : 0) || (fork->next_iteration < task->body.count && branch->index + 1 < task->body.count));
+}
+
 /* A fault goes outwards, ending what it meets, until a try catches it; or it is the fault of the run. */
 static void fault_task(struct deciding *d, const struct task *task, const uint64_t *task_path, size_t path_count, const struct json *error)
 {
@@ -730,9 +740,14 @@ static void fault_task(struct deciding *d, const struct task *task, const uint64
 	enum verdict verdict = VERDICT_NO;
 	const struct task *top = task;
 	uint64_t path[STATE_LOOP_DEPTH_MAX];
+	bool lost = false;
 
 	memcpy(path, task_path, path_count * sizeof *path); /* what it points to may move */
 	for (; top->parent; top = top->parent) {
+		if (top->parent->kind == TASK_FORK && others_compete(d, top, path)) {
+			lost = true;
+			break;
+		}
 		if (top->parent->kind != TASK_TRY || top->in_handler)
 			continue;
 		catcher = state_find(&d->draft, top->parent, false, path, top->parent->loop_depth);
@@ -750,7 +765,9 @@ static void fault_task(struct deciding *d, const struct task *task, const uint64
 		emit(d, entry);
 	}
 	end_live(d, &(struct ending){.within = top->parent ? top : NULL, .around = task, .path = path, .error = value});
-	if (verdict == VERDICT_YES) {
+	if (lost) { /* a competing branch; the others go on */
+		push_parent(d, top, path, top->loop_depth);
+	} else if (verdict == VERDICT_YES) {
 		handle_error(d, state_find(&d->draft, catcher->task, false, catcher->path, catcher->path_count), error, value);
 	} else if (verdict == VERDICT_UNKNOWN) {
 		fault_expression(d, catcher->task, catcher->path, catcher->path_count, &why);
@@ -1052,6 +1069,10 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 	case TASK_DO:
 		emit(d, begin_task(d, &s, timeout_ms));
 		return FLOW_INSIDE;
+	case TASK_FORK:
+		emit(d, begin_task(d, &s, timeout_ms));
+		push(d, task, false, path, path_count);
+		return FLOW_WAIT;
 	case TASK_TRY: {
 		const struct retry *retry = task->catch->retry;
 		int64_t attempt_ms = 0, all_ms = 0;
@@ -1171,6 +1192,10 @@ static void run_sequence(struct deciding *d, const struct place *from, bool begi
 			return;
 		}
 		complete_task(d, at.task, at.path, at.path_count, NULL, sequence->current, NULL);
+		if (at.task->parent->kind == TASK_FORK) {
+			push_parent(d, at.task, at.path, at.path_count);
+			return;
+		}
 		at.is_body = at.task->parent->kind == TASK_FOR;
 		at.task = at.task->parent;
 	}
@@ -1249,12 +1274,69 @@ static void run_loop(struct deciding *d, const struct place *at)
 	push(d, task->parent, task->parent->kind == TASK_FOR, at->path, at->path_count);
 }
 
+/* The outputs of all branches, in the order of declaration. NULL: some have to be loaded first. */
+static const struct json *collect_branches(struct deciding *d, const struct instance *fork)
+{
+	struct json *outputs = json_array(d->arena);
+
+	for (size_t i = 0; i < fork->task->body.count; i++) {
+		const struct instance *branch = state_find(&d->draft, fork->task->body.tasks[i], false, fork->path, fork->path_count);
+		const struct json *output = value_json(d, branch->output);
+		if (output && d->decision->need_count == 0)
+			json_add(d->arena, outputs, (struct json *)output);
+	}
+	return d->decision->need_count == 0 ? outputs : NULL;
+}
+
+/* Start the branches; complete the fork when all are done, or with the first one that is. */
+static void run_fork(struct deciding *d, const struct place *at)
+{
+	const struct task *task = at->task;
+	const struct instance *fork;
+	struct value *output;
+
+	for (;;) {
+		fork = state_find(&d->draft, task, false, at->path, at->path_count);
+		if (stopped(d) || fork->phase != INSTANCE_STARTED)
+			return;
+		if (fork->next_iteration >= task->body.count || (task->compete && fork->winner))
+			break;
+		if (over_limit(d))
+			return;
+		const struct task *branch = task->body.tasks[fork->next_iteration];
+		if (start_task(d, branch, at->path, at->path_count, fork->input) == FLOW_INSIDE)
+			push(d, branch, false, at->path, at->path_count);
+	}
+	if (task->compete) {
+		if (!fork->winner)
+			return; /* the last fault, if it comes to that, is the fork's */
+		end_live(d, &(struct ending){.within = task, .strictly = true, .path = at->path});
+		output = state_find(&d->draft, task->body.tasks[fork->winner - 1], false, at->path, at->path_count)->output;
+	} else {
+		if (fork->live_count > 0)
+			return;
+		const struct json *outputs = collect_branches(d, fork);
+		struct error error = {0};
+		if (!outputs)
+			return;
+		output = make_bounded(d, outputs, &error);
+		if (!output) {
+			fault_expression(d, task, at->path, at->path_count, &error);
+			return;
+		}
+	}
+	complete_task(d, task, at->path, at->path_count, NULL, output, NULL);
+	push_parent(d, task, at->path, at->path_count);
+}
+
 static void run_queue(struct deciding *d)
 {
 	while (d->queue_head < d->queue_tail && !stopped(d)) {
 		struct place place = d->queue[d->queue_head++];
 		if (place.task->kind == TASK_FOR && !place.is_body)
 			run_loop(d, &place);
+		else if (place.task->kind == TASK_FORK)
+			run_fork(d, &place);
 		else
 			run_sequence(d, &place, false);
 	}
@@ -1266,7 +1348,7 @@ static void push_all(struct deciding *d)
 	LIST_EACH(link, &d->base->live) {
 		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
 		enum task_kind kind = instance->task->kind;
-		bool is_loop = kind == TASK_FOR && !instance->is_body, is_list = kind == TASK_DO || kind == TASK_TRY || instance->is_body;
+		bool is_loop = (kind == TASK_FOR && !instance->is_body) || kind == TASK_FORK, is_list = kind == TASK_DO || kind == TASK_TRY || instance->is_body;
 		if (instance->phase == INSTANCE_STARTED && (is_loop || (is_list && !instance->child_live)))
 			push(d, instance->task, instance->is_body, instance->path, instance->path_count);
 	}

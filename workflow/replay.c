@@ -284,6 +284,9 @@ int replay_run(struct arena *arena, const struct entry *entries, size_t count, c
 		return error_set(error, ERR_CORRUPT, "its first entry is not run.created");
 	replayed.values = (struct value_source){source_get, &r};
 	replayed.recorded = (struct result_source){recorded_get, &r};
+	/* A decision that was cut after many evaluations may go on here, and in another order than the next one did: what it lacks then is not
+	 * this one's any more, and only entries of its time are compared. */
+	replayed.settle = true;
 	value_index_make(&r.values, arena, entries, count);
 	state_init(&r.state, definition);
 	for (size_t at = 0; at < count && result->equal;) {

@@ -611,7 +611,9 @@ static void release_holder(struct state *state, const struct task *task, const u
 
 	CHECK(parent_key(task, false, path_count, &parent, &is_body, &count));
 	struct instance *holder = edit(state, parent, is_body, path, count);
-	if (holder)
+	if (holder && parent->kind == TASK_FORK)
+		holder->live_count--;
+	else if (holder)
 		holder->child_live = false;
 }
 
@@ -655,7 +657,9 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 
 	if (!live) { /* It begins here: task.started, or a pure task's only entry. */
 		struct instance *sequence = edit_sequence(state, task, id.iterations, id.iteration_count, entry->seq);
-		if (!sequence || sequence->child_live || sequence->cursor != task->index || sequence->in_handler != task->in_handler)
+		bool branch = task->parent->kind == TASK_FORK;
+		if (!sequence || (branch ? sequence->next_iteration != task->index :
+					   sequence->child_live || sequence->cursor != task->index || sequence->in_handler != task->in_handler))
 			return corrupt(state, entry, "it is not this task's turn", error);
 		if (id.execution != state_next_execution(state, task, id.iterations, id.iteration_count))
 			return corrupt(state, entry, "the execution number is not the next one", error);
@@ -665,17 +669,22 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		instance = edit_or_add(state, task, false, id.iterations, id.iteration_count);
 		set_value(state, &instance->output, NULL);
 		release_values(state, instance);
+		if (branch) {
+			sequence->next_iteration++;
+			sequence->live_count++;
+		}
 		count_execution(state, instance, id.execution);
 		instance->cursor = 0;
 		instance->child_live = instance->in_flight = instance->exited = false;
 		instance->attempt = instance->failures = 0;
 		instance->item_count = instance->next_iteration = instance->done_count = instance->live_count = 0;
 		instance->in_handler = false;
+		instance->winner = 0;
 		if (!read_times(entry, instance))
 			return corrupt(state, entry, "a time that is none", error);
 		instance->start_seq = entry->seq;
 		if (entry->kind == ENTRY_TASK_STARTED) {
-			sequence->child_live = true;
+			sequence->child_live = !branch;
 			set_value(state, &instance->input, take_value(state, entry, "input"));
 			if (task->kind == TASK_DO || task->kind == TASK_TRY)
 				set_value(state, &instance->current, instance->input);
@@ -703,14 +712,21 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		if (then.kind != THEN_END && (instance->in_flight || instance->live_count > 0 || instance->child_live))
 			return corrupt(state, entry, "something inside it is still under way", error);
 		set_phase(state, instance, entry->kind == ENTRY_TASK_COMPLETED ? INSTANCE_COMPLETED : INSTANCE_SKIPPED);
-		if (then.kind != THEN_END) /* else nothing goes on: run.completed follows */
+		if (then.kind != THEN_END && task->parent->kind == TASK_FORK) {
+			sequence->live_count--;
+			sequence->done_count++;
+			if (sequence->winner == 0)
+				sequence->winner = task->index + 1;
+			set_value(state, &instance->output, output);
+		} else if (then.kind != THEN_END) { /* else nothing goes on: run.completed follows */
 			advance_sequence(state, sequence, task, output, &then);
+		}
 		release_values(state, instance);
 		return 0;
 	}
 	case ENTRY_TASK_FAULTED:
 	case ENTRY_TASK_CANCELLED:
-		if (live)
+		if (live || task->parent->kind == TASK_FORK)
 			release_holder(state, task, id.iterations, id.iteration_count);
 		instance->in_flight = false;
 		set_phase(state, instance, entry->kind == ENTRY_TASK_FAULTED ? INSTANCE_FAULTED : INSTANCE_CANCELLED);
@@ -883,6 +899,11 @@ static void forget_finished(struct state *state, const struct entry *entry, stru
 		if (instance && !whole)
 			forget_iterations(state, task, path, id.iteration_count, 0, instance->next_iteration);
 	}
+	for (size_t i = 0; task->kind == TASK_FORK && i < task->body.count; i++) {
+		struct instance *branch = find_own(state, task->body.tasks[i], false, path, id.iteration_count);
+		if (branch)
+			set_value(state, &branch->output, NULL);
+	}
 	if (task->parent->kind != TASK_FOR)
 		return;
 	struct instance *body = find_own(state, task->parent, true, path, id.iteration_count);
@@ -1013,7 +1034,7 @@ struct digest state_digest(const struct state *state)
 				buffer_printf(&line, "#%" PRIu64, instance->path[i]);
 			buffer_printf(&line, "@%" PRIu64 " scope=%" PRIu64 " floor=%" PRIu64 " used=%" PRIu64 " exited=%d", instance->execution, instance->scope,
 				      instance->floor, instance->used, instance->exited);
-			buffer_printf(&line, " handler=%d until=%" PRId64 "/%" PRId64 "/%" PRId64, instance->in_handler, instance->timeout_ms, instance->attempt_due_ms,
+			buffer_printf(&line, " winner=%zu handler=%d until=%" PRId64 "/%" PRId64 "/%" PRId64, instance->winner, instance->in_handler, instance->timeout_ms, instance->attempt_due_ms,
 				      instance->retry_until_ms);
 			print_value(&line, "caught", instance->error);
 			buffer_printf(&line, " %s cursor=%zu child=%d items=%" PRIu64 " next=%" PRIu64 " done=%" PRIu64 " live=%" PRIu64

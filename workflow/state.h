@@ -62,6 +62,8 @@ struct instance {
 	/* for */
 	struct value *items;
 	uint64_t item_count, next_iteration, done_count, live_count;
+	/* fork: next_iteration is the next branch to start */
+	size_t winner; /* the branch that completed first, counted from 1; 0: none yet */
 	bool exited; /* chained: an iteration said `exit` (D8), no further one begins */
 
 	/* try */

@@ -20,6 +20,7 @@ struct result {
 	enum fate fate;
 	bool exit; /* of a list: a task said `exit` */
 	const struct json *value;
+	uint64_t seq; /* of a task: its record */
 };
 
 /* How one execution of a task ended, as the journal has it. */
@@ -208,6 +209,7 @@ static const struct json *evaluate(struct oracle *o, const struct task *task, co
 }
 
 static struct result run_list(struct oracle *o, const struct task *task, const struct task_list *list, const struct json *input);
+static struct result run_task(struct oracle *o, const struct task *task, const struct json *input);
 
 static const struct result failed = {FAULTED, false, NULL}; /* an expression did; the text of the error is the journal's */
 
@@ -323,6 +325,47 @@ static struct result run_try(struct oracle *o, const struct task *task, const st
 	}
 }
 
+/* All branches, their outputs in the order of declaration; or the first that completed. Which one that was the journal says. */
+static struct result run_fork(struct oracle *o, const struct task *task, const struct json *input)
+{
+	struct json *outputs = json_array(o->arena);
+	struct result all = {GAVE, false, NULL, 0}, first = {CUT, false, NULL, 0}, last = first;
+	bool cut = false;
+
+	for (size_t i = 0; i < task->body.count; i++) {
+		const struct task *at = task->body.tasks[i];
+		const struct json *holds = at->run_if ? evaluate(o, at, input, NULL, at->run_if) : NULL;
+		bool fails = false, runs = !at->run_if || (holds && json_truthy(holds));
+		const struct then *then = choose_then(o, at, input, &fails);
+		struct result one = run_task(o, at, input);
+		if (one.fate == GAVE && runs && then && then->kind == THEN_END)
+			one.fate = ENDED;
+		if (one.fate == ENDED)
+			all = one; /* nothing goes on */
+		else if (one.fate == GAVE) {
+			json_add(o->arena, outputs, (struct json *)one.value);
+			if (first.fate != GAVE || one.seq < first.seq)
+				first = one;
+		} else if (one.fate == CUT) {
+			cut = true;
+		} else {
+			if (!task->compete && last.fate == FAULTED)
+				broken(o->world, o->run, "two branches of %s fault", task->reference);
+			if (last.fate != FAULTED || one.seq > last.seq)
+				last = one;
+		}
+	}
+	if (all.fate == ENDED)
+		return all;
+	if (task->compete)
+		return first.fate == GAVE ? first : cut ? (struct result){CUT, false, NULL, 0} : last;
+	if (last.fate == FAULTED)
+		return last;
+	all.fate = cut ? CUT : GAVE;
+	all.value = outputs;
+	return all;
+}
+
 static struct result run_inside(struct oracle *o, const struct task *task, const struct json *input, bool *known)
 {
 	struct result result = {GAVE, false, NULL};
@@ -360,6 +403,8 @@ static struct result run_inside(struct oracle *o, const struct task *task, const
 		return run_for(o, task, input);
 	case TASK_TRY:
 		return run_try(o, task, input);
+	case TASK_FORK:
+		return run_fork(o, task, input);
 	case TASK_WAIT:
 		result.value = input;
 		return result;
@@ -400,6 +445,7 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 			if (!output || !json_equal(output, input))
 				differs(o, task, record, output, &result);
 			o->until = until;
+			result.seq = record->seq;
 			return result;
 		}
 		result = holds ? run_inside(o, task, input, &known) : failed;
@@ -416,16 +462,16 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 			result.value = output;
 		if ((result.fate != GAVE && result.fate != ENDED) || !json_equal(output, result.value))
 			differs(o, task, record, output, &result);
-		return (struct result){result.fate, false, output};
+		return (struct result){result.fate, false, output, record->seq};
 	case ENTRY_TASK_FAULTED:
 		if (task->timeout && json_get_number(error, "status", 0) == 408 && strcmp(json_get_text(error, "instance"), task->reference) == 0 &&
 		    (result.fate == CUT || !known || task->kind == TASK_WAIT))
-			return (struct result){FAULTED, false, error}; /* in time or not, the invariants check */
+			return (struct result){FAULTED, false, error, record->seq}; /* in time or not, the invariants check */
 		if (known && (result.fate != FAULTED || (result.value && !json_equal(error, result.value))))
 			differs(o, task, record, error, &result);
 		if (!result.value && strcmp(json_get_text(error, "instance"), task->reference) != 0)
 			broken(o->world, o->run, "the error of %s says it is of %s", step_of(o, task), json_get_text(error, "instance"));
-		return (struct result){FAULTED, false, error};
+		return (struct result){FAULTED, false, error, record->seq};
 	case ENTRY_TASK_CANCELLED:
 		return (struct result){CUT, false, NULL};
 	default:

@@ -14,7 +14,7 @@ struct program {
 	unsigned tasks; /* made so far, for names */
 	unsigned loops; /* around this place */
 	bool may_fail;
-	unsigned tries; /* around this place */
+	unsigned tries, forks; /* around this place */
 	bool stays; /* nothing ends it before its end */
 	bool always; /* the next task has no `if`: something waits for what it gives */
 	bool fails_by_item; /* the next call does, where the item is a number */
@@ -356,6 +356,34 @@ static void add_try(struct program *p, struct json *list)
 	add_task(p, list, "try", task);
 }
 
+/* Branches side by side; when they compete one gives the usual object, else there is an array of them. */
+static void add_fork(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *fork = json_object(p->arena), *branches = json_array(p->arena);
+	bool compete = chance(p, 450);
+
+	p->forks++;
+	for (uint64_t i = random_between(p->random, 1, 3); i > 0; i--) {
+		if (chance(p, 400)) {
+			add_call(p, branches);
+			continue;
+		}
+		struct json *branch = json_object(p->arena);
+		json_set(p->arena, branch, "do", make_list(p, (unsigned)random_between(p->random, 1, 2)));
+		if (!p->stays && chance(p, 60))
+			json_set_text(p->arena, branch, "then", PICK(p, "exit", "end", "continue"));
+		add_task(p, branches, "branch", branch);
+	}
+	p->forks--;
+	json_set(p->arena, fork, "branches", branches);
+	if (compete || chance(p, 300))
+		json_set_boolean(p->arena, fork, "compete", compete);
+	json_set(p->arena, task, "fork", fork);
+	add_task(p, list, "fork", task);
+	if (!compete)
+		add_set(p, list, ".");
+}
+
 /* Some tasks that give the usual object leave their list's order: forward, out of it, or to the end of all. */
 static void add_jumps(struct program *p, struct json *list)
 {
@@ -430,8 +458,10 @@ static struct json *make_list(struct program *p, unsigned count)
 			add_raise(p, list);
 		} else if (dice < 89) {
 			add_wait(p, list);
-		} else if (dice < 96 && p->tries < 2) {
+		} else if (dice < 94 && p->tries < 2) {
 			add_try(p, list);
+		} else if (p->forks < 2 && p->loops < 2) {
+			add_fork(p, list);
 		} else {
 			add_set(p, list, NULL);
 		}
@@ -478,6 +508,8 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 	json_set(arena, program, "document", document);
 	list = make_list(&p, (unsigned)random_between(p.random, 2, 6));
 	if (number > 0) {
+		if (chance(&p, 500))
+			add_fork(&p, list);
 		add_try(&p, list);
 		add_wait(&p, list);
 		add_set(&p, list, NULL);

@@ -610,6 +610,33 @@ static void read_try(struct checker *checker, struct task *task, const struct js
 	}
 }
 
+static void read_fork(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"fork", KEY_REQUIRED, NULL}};
+	static const struct key fork_keys[] = {{"branches", KEY_REQUIRED, NULL}, {"compete", KEY_OPTIONAL, NULL}};
+	const struct json *fork = json_get(value, "fork"), *branches = json_get(fork, "branches"), *compete = json_get(fork, "compete");
+	size_t len, inner_len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'fork' task");
+	len = checker_enter(checker, "fork");
+	if (checker_type(checker, fork, JSON_OBJECT, false)) {
+		checker_keys(checker, fork, fork_keys, COUNT_OF(fork_keys), "'fork'");
+		inner_len = checker_enter(checker, "compete");
+		if (compete && checker_type(checker, compete, JSON_BOOLEAN, false))
+			task->compete = json_get_boolean(fork, "compete", false);
+		checker_leave(checker, inner_len);
+		inner_len = checker_enter(checker, "branches");
+		if (json_is(branches, JSON_ARRAY) && branches->array.count == 0)
+			checker_fail(checker, NULL, "must have at least one branch");
+		else if (json_is(branches, JSON_ARRAY) && branches->array.count > FOR_CONCURRENCY_MAX / task->parallel)
+			checker_fail(checker, "fewer branches, or a lower metadata.concurrency of the loops around", "more than %d tasks under way at once", FOR_CONCURRENCY_MAX);
+		else if (branches)
+			read_task_list(checker, task, false, branches);
+		checker_leave(checker, inner_len);
+	}
+	checker_leave(checker, len);
+}
+
 /* An iteration path has a fixed length. False: a problem was added. */
 static bool may_loop(struct checker *checker, const struct task *task)
 {
@@ -888,7 +915,7 @@ static const struct task_reader task_readers[] = {
 	{"for", TASK_FOR, read_for}, {"set", TASK_SET, read_set}, {"call", TASK_CALL, read_call}, {"do", TASK_DO, read_do},
 	{"switch", TASK_SWITCH, read_switch}, {"raise", TASK_RAISE, read_raise}, {"try", TASK_TRY, read_try},
 	{"wait", TASK_WAIT, read_wait},
-	{"emit", TASK_DO, NULL}, {"fork", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_DO, NULL},
+	{"fork", TASK_FORK, read_fork}, {"emit", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_DO, NULL},
 };
 
 /* What would stay refused if the task's kind were not. */
@@ -928,7 +955,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 	if (found && !found->read) {
 		size_t len = checker_enter(checker, found->key);
 
-		checker_fail_key(checker, "this release has call, do, for, raise, set, switch, try and wait", "task kind '%s' %s", found->key, later);
+		checker_fail_key(checker, "this release has call, do, for, fork, raise, set, switch, try and wait", "task kind '%s' %s", found->key, later);
 		checker_leave(checker, len);
 		fail_common_keys(checker, value);
 		return NULL;
@@ -938,7 +965,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 
 		for (size_t i = 0; i < value->object.count && !near; i++)
 			near = checker_near(value->object.members[i].name, keys, COUNT_OF(keys));
-		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, raise, set, switch, try, wait",
+		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, fork, raise, set, switch, try, wait",
 			     "a task without a kind");
 	}
 	return found;
@@ -1059,12 +1086,12 @@ static void resolve_then(struct checker *checker, const struct task_name *names,
 }
 
 /* Jumps stay within their list. The pointer stands at the list. */
-static void resolve_jumps(struct checker *checker, struct task_list *tasks)
+static void resolve_jumps(struct checker *checker, struct task_list *tasks, bool branches)
 {
 	struct task_name *names = memory_alloc((tasks->count + 1) * sizeof *names);
 	size_t count = 0;
 
-	for (size_t i = 0; i < tasks->count; i++)
+	for (size_t i = 0; i < tasks->count && !branches; i++) /* from a branch there is no way to another */
 		if (tasks->tasks[i])
 			names[count++] = (struct task_name){tasks->tasks[i]->name, i};
 	qsort(names, count, sizeof *names, compare_task_names);
@@ -1134,7 +1161,7 @@ static void read_task_list(struct checker *checker, struct task *parent, bool ha
 		checker_leave(checker, len);
 	}
 	check_duplicate_names(checker, list);
-	resolve_jumps(checker, handler ? &parent->handler : &parent->body);
+	resolve_jumps(checker, handler ? &parent->handler : &parent->body, parent->kind == TASK_FORK);
 }
 
 /* ---- Whole definitions */
@@ -1319,22 +1346,18 @@ void definition_free(struct definition *definition)
 /* A reference says each task's place in its list, so nothing is searched: the fold asks for every entry. */
 const struct task *definition_find_task(const struct definition *definition, const char *reference)
 {
-	static const char list[] = "/do/", tried[] = "/try/", handled[] = "/catch/do/";
 	const struct task *task = definition->root;
 	size_t len = 0;
 
 	while (reference[len] != '\0') {
-		const char *at = reference + len, *segment = task->kind == TASK_TRY ? tried : list;
-		const struct task_list *tasks = &task->body;
-		size_t index = 0;
+		bool handler = task->kind == TASK_TRY && strncmp(reference + len, "/catch/", 7) == 0;
+		const struct task_list *tasks = handler ? &task->handler : &task->body;
+		const char *at = reference + len, *segment = task_list_segment(task, handler);
+		size_t index = 0, segment_len = strlen(segment);
 
-		if (task->kind == TASK_TRY && strncmp(at, handled, sizeof handled - 1) == 0) {
-			segment = handled;
-			tasks = &task->handler;
-		}
-		if (strncmp(at, segment, strlen(segment)) != 0)
+		if (*at != '/' || strncmp(at + 1, segment, segment_len) != 0 || at[1 + segment_len] != '/')
 			return NULL;
-		for (at += strlen(segment); *at >= '0' && *at <= '9' && index < tasks->count; at++)
+		for (at += segment_len + 2; *at >= '0' && *at <= '9' && index < tasks->count; at++)
 			index = index * 10 + (size_t)(*at - '0');
 		if (index >= tasks->count)
 			return NULL;

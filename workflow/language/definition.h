@@ -23,7 +23,7 @@ enum {
 	FOR_CONCURRENCY_MAX = 1024, /* iterations of one run under way at once: of a loop and all loops around it together */
 };
 
-enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL, TASK_SWITCH, TASK_RAISE, TASK_TRY, TASK_WAIT };
+enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL, TASK_SWITCH, TASK_RAISE, TASK_TRY, TASK_WAIT, TASK_FORK };
 
 /* Where a list goes on after a task: `then` of the task, or of the case that a switch took. */
 enum then_kind {
@@ -79,11 +79,12 @@ struct catch {
 struct task {
 	enum task_kind kind;
 	const char *name;
-	const char *reference; /* JSON pointer in the definition: "/do/0/greet"; nested "/do/0/loop/do/1/x", "/do/0/t/try/0/x", "/do/0/t/catch/do/0/x" */
+	const char *reference; /* JSON pointer in the definition: "/do/0/greet"; nested "/do/0/loop/do/1/x", "/do/0/t/try/0/x", "/do/0/t/catch/do/0/x", "/do/0/f/fork/branches/0/x" */
 	const struct task *parent; /* NULL for the root */
 	size_t index; /* place in the parent's body */
 	size_t loop_depth; /* how many `for` tasks enclose it: length of its iteration path */
-	struct task_list body; /* do, for, try */
+	struct task_list body; /* do, for, try; fork: its branches, under way side by side */
+	bool compete; /* TASK_FORK: the first branch that completes is the output */
 	struct task_list handler; /* TASK_TRY: catch.do */
 	bool in_handler; /* it stands in the handler of its parent */
 	const struct json *timeout; /* template of a duration, or NULL */
@@ -98,7 +99,7 @@ struct task {
 	/* TASK_FOR: 0 = chained (the specification's meaning), 1… = map mode (semantics.md 4), as the definition says or less: within
 	 * loops that leave no more of FOR_CONCURRENCY_MAX. */
 	unsigned concurrency;
-	unsigned parallel; /* how many iterations of the loops around it may be under way at once */
+	unsigned parallel; /* how many iterations of the loops, and branches of the forks around it may be under way at once */
 
 	struct switch_case *cases; /* TASK_SWITCH */
 	size_t case_count;

@@ -19,6 +19,11 @@ void task_list_make(struct definition *definition, struct task_list *list, size_
 	list->count = count;
 }
 
+const char *task_list_segment(const struct task *parent, bool handler)
+{
+	return handler ? "catch/do" : parent->kind == TASK_TRY ? "try" : parent->kind == TASK_FORK ? "fork/branches" : "do";
+}
+
 struct task *task_list_set(struct definition *definition, struct task *parent, size_t index, enum task_kind kind, const char *name)
 {
 	return task_list_set_in(definition, parent, false, index, kind, name);
@@ -32,7 +37,7 @@ struct task *task_list_set_in(struct definition *definition, struct task *parent
 
 	CHECK(index < list->count);
 	buffer_init(&reference, 4 * DEFINITION_SOURCE_MAX);
-	buffer_printf(&reference, "%s/%s/%zu", parent->reference, handler ? "catch/do" : parent->kind == TASK_TRY ? "try" : "do", index);
+	buffer_printf(&reference, "%s/%s/%zu", parent->reference, task_list_segment(parent, handler), index);
 	json_pointer_add(&reference, name);
 	CHECK(!reference.overflow);
 	task->kind = kind;
@@ -42,6 +47,8 @@ struct task *task_list_set_in(struct definition *definition, struct task *parent
 	task->index = index;
 	task->loop_depth = parent->loop_depth + (parent->kind == TASK_FOR ? 1 : 0);
 	task->parallel = parent->parallel * (parent->kind == TASK_FOR && parent->concurrency > 0 ? parent->concurrency : 1);
+	if (parent->kind == TASK_FORK)
+		task->parallel = parent->parallel * (unsigned)parent->body.count;
 	task->in_handler = handler;
 	list->tasks[index] = task;
 	definition->task_count++;

@@ -21,6 +21,8 @@ void task_list_make(struct definition *definition, struct task_list *list, size_
 /* Map mode. Loops inside one another multiply: together they stay within FOR_CONCURRENCY_MAX, since all that is under way ends in one
  * decision when the run is cancelled. Before the tasks of its list are made. */
 void task_set_concurrency(struct task *task, unsigned concurrency);
+/* What stands between a reference and the place in one of its lists: "do", "try", … */
+const char *task_list_segment(const struct task *parent, bool handler);
 /* handler: of the parent's catch.do, not of its own list. */
 struct task *task_list_set_in(struct definition *definition, struct task *parent, bool handler, size_t index, enum task_kind kind, const char *name);
 struct task *task_list_set(struct definition *definition, struct task *parent, size_t index, enum task_kind kind, const char *name);

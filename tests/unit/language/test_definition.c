@@ -411,11 +411,16 @@ static const struct bad bad[] = {
 	{DOCUMENT "do:\n  - '': {set: {x: 1}}\n", "/do/0/", 3, 5, "a task without a name", NULL},
 	/* tasks */
 	{TASK("x"), "/do/0/a", 3, 8, "must be an object, not string", NULL},
-	{TASK("{}"), "/do/0/a", 3, 8, "a task without a kind", "one of call, do, for"},
+	{TASK("{}"), "/do/0/a", 3, 8, "a task without a kind", "one of call, do, for, fork"},
 	{TASK("{sett: {x: 1}}"), "/do/0/a", 3, 8, "a task without a kind", "did you mean 'set'?"},
 	{TASK("{set: {x: 1}, call: http}"), "/do/0/a", 3, 8, "this one has 'set' and 'call'", NULL},
-	{TASK("{fork: {}}"), "/do/0/a/fork", 3, 9, "task kind 'fork' is not supported in this release", NULL},
-	{TASK("{emit: {}}"), "/do/0/a/emit", 3, 9, "'emit' is not supported in this release", NULL},
+	{TASK("{fork: {}}"), "/do/0/a/fork", 3, 15, "'branches' is missing in 'fork'", NULL},
+	{TASK("{fork: {branches: []}}"), "/do/0/a/fork/branches", 3, 26, "at least one branch", NULL},
+	{TASK("{fork: {branches: [b: {set: {x: 1}}], compete: 1}}"), "/do/0/a/fork/compete", 3, 55, "must be a boolean", NULL},
+	{TASK("{fork: {branches: [b: {set: {x: 1}, then: c}, c: {set: {x: 1}}]}}"), "/do/0/a/fork/branches/0/b/then", 3, 50, "there is no task 'c' in this list", NULL},
+	{TASK("{for: {in: .x}, metadata: {concurrency: 600}, do: [f: {fork: {branches: [b: {set: {x: 1}}, c: {set: {x: 1}}]}}]}"),
+	 "/do/0/a/do/0/f/fork/branches", 3, 80, "more than 1024 tasks under way at once", "metadata.concurrency"},
+	{TASK("{emit: {}}"), "/do/0/a/emit", 3, 9, "task kind 'emit' is not supported in this release", NULL},
 	{TASK("{listen: {}}"), "/do/0/a/listen", 3, 9, "'listen' is not supported in this release", NULL},
 	{TASK("{run: {}}"), "/do/0/a/run", 3, 9, "'run' is not supported in this release", NULL},
 	/* if, then, switch */
@@ -604,7 +609,7 @@ END_TEST
 /* All mistakes of a file come at once, in the order of the text. */
 START_TEST(all_mistakes_come_at_once)
 {
-	static const char *const pointers[] = {"/document/version", "/zzz", "/do/0/one/set/b", "/do/1/two/call", "/do/2/three/if", "/do/3/four/fork", "/do/3/four/output"};
+	static const char *const pointers[] = {"/document/version", "/zzz", "/do/0/one/set/b", "/do/1/two/call", "/do/2/three/if", "/do/3/four/emit", "/do/3/four/output"};
 	struct fixture fixture;
 
 	load(&fixture, "document: {dsl: '1.0.3', namespace: a, name: b, version: 1}\n"
@@ -613,7 +618,7 @@ START_TEST(all_mistakes_come_at_once)
 		       "  - one: {set: {b: '${ .a | c( }'}}\n"
 		       "  - two: {call: nope, with: {}}\n"
 		       "  - three: {if: 1, set: {a: 1}}\n"
-		       "  - four: {fork: {}, output: {}}\n");
+		       "  - four: {emit: {}, output: {}}\n");
 	ck_assert_uint_eq(fixture.problems.errors, COUNT_OF(pointers));
 	for (size_t i = 0; i < COUNT_OF(pointers); i++)
 		ck_assert_str_eq(fixture.problems.items[i].pointer, pointers[i]);

@@ -285,6 +285,88 @@ START_TEST(end_cancels_the_others)
 }
 END_TEST
 
+#define BRANCH(name) "{\"" name "\":{" CALL "}}"
+
+/* Branches are under way side by side; the output is theirs in the order of declaration, whichever comes first. */
+START_TEST(fork_joins)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"branches\":[" BRANCH("a") ",{\"b\":{\"do\":[" BRANCH("c") "," SET("d", "\"${ .v }\"", "") "]}},{\"e\":{\"if\":\".no\",\"set\":{\"x\":1}}}]}}},"
+			 SET("z", "\"${ $input[1].n }\"", "") "]");
+	fixture_submit(&f, "{\"in\":1}");
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/f/fork/branches/0/a@1 1, start /do/0/f/fork/branches/1/b/do/0/c@1 1");
+	fixture_simple(&f, TRIGGER_RESTARTED);
+	fixture_succeed(&f, "/do/0/f/fork/branches/1/b/do/0/c@1", 2, "{\"v\":2}");
+	ck_assert_str_eq(fixture_said(&f), "attempt.succeeded /do/0/f/fork/branches/1/b/do/0/c@1, task.completed /do/0/f/fork/branches/1/b/do/0/c@1, "
+					   "task.completed /do/0/f/fork/branches/1/b/do/1/d@1, task.completed /do/0/f/fork/branches/1/b@1");
+	fixture_succeed(&f, "/do/0/f/fork/branches/0/a@1", 2, "{\"v\":1}");
+	ck_assert_str_eq(fixture_said(&f), "attempt.succeeded /do/0/f/fork/branches/0/a@1, task.completed /do/0/f/fork/branches/0/a@1, task.completed /do/0/f@1, "
+					   "task.completed /do/1/z@1, run.completed");
+	ck_assert_str_eq(print_value(&f, f.state.output), "{\"n\":2}");
+	check_replay(&f);
+	fixture_close(&f);
+}
+END_TEST
+
+/* The first that completes wins, the others are cancelled; a branch that faults only loses, and the last fault of all is the fork's. */
+START_TEST(fork_competes)
+{
+	struct fixture f;
+	static const char tasks[] = "[{\"t\":{\"try\":[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[" BRANCH("a") "," BRANCH("b") ",{\"w\":{\"wait\":\"PT1H\"}}]}}}],\"catch\":{}}}]";
+
+	fixture_open(&f, tasks);
+	fixture_submit(&f, "{\"in\":1}");
+	fixture_fail(&f, "/do/0/t/try/0/f/fork/branches/0/a@1", 1, FAILURE_REFUSED, 1);
+	ck_assert_str_eq(fixture_said(&f), "attempt.failed /do/0/t/try/0/f/fork/branches/0/a@1, task.faulted /do/0/t/try/0/f/fork/branches/0/a@1");
+	fixture_succeed(&f, "/do/0/t/try/0/f/fork/branches/1/b@1", 1, "{\"v\":2}");
+	ck_assert_str_eq(fixture_said(&f), "attempt.succeeded /do/0/t/try/0/f/fork/branches/1/b@1, task.completed /do/0/t/try/0/f/fork/branches/1/b@1, "
+					   "task.cancelled /do/0/t/try/0/f/fork/branches/2/w@1, task.completed /do/0/t/try/0/f@1, task.completed /do/0/t@1, run.completed");
+	ck_assert_str_eq(print_value(&f, f.state.output), "{\"v\":2}");
+	check_replay(&f);
+	fixture_close(&f);
+
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[" BRANCH("a") "," BRANCH("b") "]}}}]");
+	fixture_submit(&f, "{}");
+	fixture_fail(&f, "/do/0/f/fork/branches/1/b@1", 1, FAILURE_REFUSED, 1);
+	ck_assert_int_eq(f.state.status, RUN_RUNNING);
+	fixture_fail(&f, "/do/0/f/fork/branches/0/a@1", 1, FAILURE_REFUSED, 1);
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "branches/0/a"));
+	check_replay(&f);
+	fixture_close(&f);
+
+	/* One that completes at once leaves those behind it unstarted. */
+	expect_run("[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[" SET("a", "1", "") "," SET("b", "2", "") "]}}}]", "{}", "{\"n\":1}", "a@1 f@1");
+	/* exit ends its branch alone, end all of them */
+	expect_run("[{\"f\":{\"fork\":{\"branches\":[{\"d\":{\"do\":[" SET("a", "1", ",\"then\":\"exit\"") "," SET("b", "2", "") "]}}," SET("c", "3", ",\"then\":\"exit\"") "]}}}]", "{}",
+		   "[{\"n\":1},{\"n\":3}]", "c@1 a@1 d@1 f@1");
+	expect_run("[{\"f\":{\"fork\":{\"branches\":[{\"w\":{\"wait\":\"PT1H\"}}," SET("c", "3", ",\"then\":\"end\"") "]}}}," SET("z", "9", "") "]", "{}", "{\"n\":3}", "c@1 w@1? f@1");
+}
+END_TEST
+
+/* Without `compete` one fault ends the other branches (D7); the fork may be entered again. */
+START_TEST(fork_faults)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"t\":{\"try\":[{\"f\":{\"fork\":{\"branches\":[" BRANCH("a") "," BRANCH("b") "]}}}],\"catch\":{\"retry\":{\"delay\":\"PT1S\"}}}}]");
+	fixture_submit(&f, "{}");
+	fixture_fail(&f, "/do/0/t/try/0/f/fork/branches/1/b@1", 1, FAILURE_REFUSED, 1);
+	ck_assert_str_eq(fixture_said(&f), "attempt.failed /do/0/t/try/0/f/fork/branches/1/b@1, task.faulted /do/0/t/try/0/f/fork/branches/1/b@1, "
+					   "task.cancelled /do/0/t/try/0/f/fork/branches/0/a@1, task.faulted /do/0/t/try/0/f@1, task.retrying /do/0/t@1");
+	ck_assert_str_eq(fixture_effects(&f), "cancel /do/0/t/try/0/f/fork/branches/0/a@1 1");
+	f.wall_ms = state_next_deadline_ms(&f.state);
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	ck_assert_str_eq(fixture_effects(&f), "start /do/0/t/try/0/f/fork/branches/0/a@2 1, start /do/0/t/try/0/f/fork/branches/1/b@2 1");
+	fixture_succeed(&f, "/do/0/t/try/0/f/fork/branches/1/b@2", 1, "2");
+	fixture_succeed(&f, "/do/0/t/try/0/f/fork/branches/0/a@2", 1, "1");
+	ck_assert_str_eq(print_value(&f, f.state.output), "[1,2]");
+	check_replay(&f);
+	fixture_close(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("flow");
@@ -300,6 +382,9 @@ int main(void)
 	tcase_add_test(tests, raised_errors);
 	tcase_add_test(tests, conditions_can_fail);
 	tcase_add_test(tests, end_cancels_the_others);
+	tcase_add_test(tests, fork_joins);
+	tcase_add_test(tests, fork_competes);
+	tcase_add_test(tests, fork_faults);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
