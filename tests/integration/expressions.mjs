@@ -239,6 +239,21 @@ await test('jq in conditions of tasks and in switches', async () => {
 	await replayed(done.id);
 });
 
+await test('jq in what catches, and in what is caught', async () => {
+	const caught = await run([{ t: {
+		try: [{ a: { set: { v: '${ .n + "x" }' } } }],
+		catch: { as: 'e', when: '$e.status + 0 == 400', do: [{ c: { set: { got: '${ $e.type | split("/") | last }', s: '${ $e.status + 1 }' } } }] },
+	} }], { n: 1 });
+	equal(caught.output, { got: 'expression', s: 401 }, JSON.stringify(caught.error));
+	await replayed(caught.id);
+	const retried = await run([{ t: {
+		try: [{ a: { raise: { error: { type: 'https://tests.example/e', status: 500, title: '${ "n is \\(.n)" }' } } } }],
+		catch: { exceptWhen: '.status + 0 == 404', retry: { delay: { milliseconds: 5 }, limit: { attempt: { count: 2 } } }, do: [{ c: { set: { ok: '${ [1, 2] | add }' } } }] },
+	} }], { n: 1 });
+	equal(retried.output, { ok: 3 }, JSON.stringify(retried.error));
+	await replayed(retried.id);
+});
+
 await test('the command line says the same offline', async () => {
 	const file = join(daemon.folder, 'bad.yaml');
 	writeFileSync(file, `document: {dsl: '1.0.3', namespace: tests, name: broken, version: '1.0.0'}\ndo:\n  - a: {set: {v: '\${ .x | pick(.a) }'}}\n`);
