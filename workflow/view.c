@@ -75,6 +75,9 @@ struct json *view_overhead(struct arena *arena, int64_t wall_us, const struct in
 	struct json *overhead = json_object(arena), *stages = json_object(arena);
 	int64_t activity_us = interval_total(active), queued_us = interval_total_outside(queued, active);
 
+	if (activity_us <= wall_us && queued_us > wall_us - activity_us) /* waits for timers are known to the millisecond only */
+		queued_us = wall_us - activity_us;
+
 	json_set_number(arena, overhead, "wallMs", (double)wall_us / 1000);
 	json_set_number(arena, overhead, "activityMs", (double)activity_us / 1000);
 	json_set_number(arena, overhead, "queuedMs", (double)queued_us / 1000);
