@@ -11,6 +11,7 @@
 #include "workflow/evidence/statement.h"
 #include "workflow/language/duration.h"
 #include "workflow/language/expression.h"
+#include "workflow/language/json_schema.h"
 #include "workflow/retry.h"
 
 /* A place in the tree where something may go on: a sequence (do, iteration, root) or a loop. */
@@ -46,6 +47,7 @@ struct deciding {
 	/* What could be committed as it stands: see context.settle. */
 	size_t safe_entries, safe_effects;
 	bool safe, safe_inside; /* inside: behind the trigger's first entry, so that CONTINUE has to follow */
+	struct value *raw_output; /* of the call that is being completed, until an entry carries it */
 	size_t entries_before; /* of the trigger at hand: the limit counts per trigger, so that replay stops where the decision did */
 	bool ended; /* the run has ended in the draft, or asked to be continued: nothing more is started */
 };
@@ -278,8 +280,11 @@ struct scope_context {
 	const struct task *task;
 	const uint64_t *path;
 	size_t path_count;
-	struct value *input;
+	struct value *input; /* `.` */
 	const struct json *caught; /* of a catch's conditions: the error, which is "." and $as then */
+	struct value *transformed; /* $input; NULL: the same */
+	struct value *raw_input, *raw_output; /* of $task; NULL: the input is the same, the output is not there yet */
+	struct value *output; /* $output */
 };
 
 static struct json *time_json(struct arena *arena, int64_t wall_ms)
@@ -330,22 +335,29 @@ static const struct json *scope_get(void *context, const char *name)
 
 	if (s->caught && strcmp(name, ".") == 0)
 		return s->caught;
-	if (strcmp(name, ".") == 0 || strcmp(name, "input") == 0)
+	if (strcmp(name, ".") == 0)
 		return value_json(d, s->input);
+	if (strcmp(name, "input") == 0)
+		return value_json(d, s->transformed ? s->transformed : s->input);
+	if (strcmp(name, "output") == 0)
+		return s->output ? value_json(d, s->output) : NULL;
 	const struct json *variable = scoped_variable(s, name, &known);
 	if (known)
 		return variable;
 	struct json *json = json_object(d->arena);
-	if (strcmp(name, "context") == 0)
-		return json; /* D3: {} until something exports, which this release refuses */
+	if (strcmp(name, "context") == 0) { /* D3: {} until something exports */
+		struct value *exported = state_context(&d->draft, s->task, s->path, s->path_count);
+		return exported ? value_json(d, exported) : json;
+	}
 	if (strcmp(name, "workflow") == 0) {
-		const struct json *input = value_json(d, d->draft.input);
+		bool created = d->draft.entry_count > 0; /* else this is the workflow's own input.from */
+		const struct json *input = value_json(d, created ? d->draft.input : s->input);
 		if (!input)
 			return NULL;
-		json_set_text(d->arena, json, "id", d->draft.id);
+		json_set_text(d->arena, json, "id", created ? d->draft.id : d->trigger->run_id);
 		json_set(d->arena, json, "definition", (struct json *)d->draft.definition->document);
 		json_set(d->arena, json, "input", (struct json *)input);
-		json_set(d->arena, json, "startedAt", time_json(d->arena, d->draft.created_ms));
+		json_set(d->arena, json, "startedAt", time_json(d->arena, created ? d->draft.created_ms : d->trigger->wall_ms));
 		return json;
 	}
 	if (strcmp(name, "runtime") == 0) {
@@ -355,16 +367,21 @@ static const struct json *scope_get(void *context, const char *name)
 		return json;
 	}
 	if (strcmp(name, "task") == 0) {
-		const struct json *input = value_json(d, s->input);
+		const struct json *input = value_json(d, s->raw_input ? s->raw_input : s->input);
+		const struct json *output = s->raw_output ? value_json(d, s->raw_output) : NULL;
 		const struct json *definition = json_pointer_get(d->draft.definition->document, s->task->reference);
-		if (!input)
+		const struct instance *instance = state_find(&d->draft, s->task, false, s->path, s->path_count);
+		bool started = instance && instance->phase == INSTANCE_STARTED;
+		if (!input || (s->raw_output && !output))
 			return NULL;
 		json_set_text(d->arena, json, "name", s->task->name);
 		json_set_text(d->arena, json, "reference", s->task->reference);
 		if (definition)
 			json_set(d->arena, json, "definition", (struct json *)definition);
 		json_set(d->arena, json, "input", (struct json *)input);
-		json_set(d->arena, json, "startedAt", time_json(d->arena, d->trigger->wall_ms));
+		if (output)
+			json_set(d->arena, json, "output", (struct json *)output);
+		json_set(d->arena, json, "startedAt", time_json(d->arena, started ? instance->started_ms : d->trigger->wall_ms));
 		return json;
 	}
 	return NULL;
@@ -465,6 +482,67 @@ static void set_time(struct deciding *d, struct entry *entry, const char *name, 
 	json_set_text(d->arena, entry->data, name, text);
 }
 
+/* --- data flow ---------------------------------------------------------------------------------------------------- */
+
+/* Why a value could not pass. */
+struct flaw {
+	bool is_schema;
+	struct error error;
+};
+
+static bool fits(struct deciding *d, const struct transform *transform, const struct value *value, struct flaw *flaw)
+{
+	if (!transform->schema)
+		return true;
+	const struct json *json = value_json(d, value);
+	if (!json)
+		return false;
+	flaw->is_schema = true;
+	return json_schema_match(transform->schema, json, &flaw->error) == 0;
+}
+
+/* What becomes of a value on its way in or out (dsl.md 1.2). An input has to fit its schema as it comes, all else as it goes. NULL: values
+ * have to be loaded first, or the flaw says why not. name: what the definition calls it. */
+static struct value *apply_transform(struct deciding *d, struct scope_context *s, const struct transform *transform, const char *name, struct flaw *flaw)
+{
+	bool is_input = strcmp(name, "input") == 0;
+	struct value *value = s->input;
+
+	*flaw = (struct flaw){0};
+	if (is_input && !fits(d, transform, value, flaw))
+		goto fail;
+	if (transform->expression || transform->template) {
+		flaw->is_schema = false;
+		const struct json *result = evaluate(d, s, transform->template, transform->expression, &flaw->error);
+		value = result ? make_bounded(d, result, &flaw->error) : NULL;
+		if (!value)
+			goto fail;
+	}
+	if (!is_input && !fits(d, transform, value, flaw))
+		goto fail;
+	return value;
+fail:
+	if (d->decision->need_count == 0)
+		error_wrap(&flaw->error, "%s.%s", name, flaw->is_schema ? "schema" : is_input ? "from" : "as");
+	return NULL;
+}
+
+/* What the list around a task gives it: its raw input. Kept by the list until the task is over. */
+static struct value *find_raw_input(const struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count)
+{
+	const struct task *parent = task->parent;
+	bool is_body = parent->kind == TASK_FOR;
+	const struct instance *list = state_find(&d->draft, parent, is_body, path, path_count);
+	const struct instance *loop = is_body ? state_find(&d->draft, parent, false, path, path_count - 1) : NULL;
+
+	if (parent->kind == TASK_FORK)
+		return list->input; /* every branch has it */
+	if (list && (!loop || list->execution == loop->execution))
+		return list->current;
+	CHECK(loop != NULL); /* an iteration that begins with its first task */
+	return parent->concurrency == 0 && loop->current ? loop->current : loop->input;
+}
+
 /* --- faults ------------------------------------------------------------------------------------------------------- */
 
 static struct json *error_json(struct deciding *d, const char *type, int status, const char *title, const char *detail, const char *instance, const char *class)
@@ -554,6 +632,8 @@ static void end_live(struct deciding *d, const struct ending *ending)
 		if (ending->around && is_inside(ending->around, ending->path, instance->task, instance->path)) {
 			struct entry *entry = new_step_entry(d, ending->error ? ENTRY_TASK_FAULTED : ENTRY_TASK_COMPLETED, step);
 			name_value(d, entry, ending->error ? "error" : "output", ending->error ? ending->error : ending->output);
+			if (d->raw_output && ending->error && instance->task == ending->around)
+				name_value(d, entry, "raw", d->raw_output);
 			if (!ending->error)
 				json_set_text(d->arena, entry->data, "then", "end");
 			emit(d, entry);
@@ -563,20 +643,84 @@ static void end_live(struct deciding *d, const struct ending *ending)
 	}
 }
 
+static struct json *flaw_json(struct deciding *d, const struct flaw *flaw, const char *instance)
+{
+	return error_json(d, flaw->is_schema ? "https://serverlessworkflow.io/spec/1.0.0/errors/validation" : "https://serverlessworkflow.io/spec/1.0.0/errors/expression",
+			  400, flaw->is_schema ? "Schema does not match" : "Expression failed", flaw->error.message, instance, NULL);
+}
+
+/* Of the workflow itself: no task is under way. */
+static void fault_run(struct deciding *d, const struct json *error)
+{
+	struct value *value = make_value(d, error);
+	struct entry *entry = new_entry(d, ENTRY_RUN_FAULTED);
+
+	name_value(d, entry, "error", value);
+	end_run(d, entry);
+}
+
 static void complete_run(struct deciding *d, struct value *output)
 {
+	const struct task *root = d->draft.definition->root;
+	static const uint64_t path[1];
+	struct scope_context s = {.d = d, .task = root, .path = path, .input = output};
+	struct flaw flaw;
+
+	output = apply_transform(d, &s, &root->output, "output", &flaw);
+	if (!output) {
+		if (d->decision->need_count == 0)
+			fault_run(d, flaw_json(d, &flaw, "/output"));
+		return;
+	}
 	struct entry *entry = new_entry(d, ENTRY_RUN_COMPLETED);
 
 	name_value(d, entry, "output", output);
 	end_run(d, entry);
 }
 
-/* The one place where a task completes. input: of a pure task, whose only entry this is; else NULL, it has started. then: where its list
- * goes on, if not where the task says; `end` ends the run here. */
-static void complete_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, struct value *output,
+static void fault_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct json *error);
+
+/* `output` and `export`: the task's output, and its context or NULL. False: values have to be loaded first, or the task has faulted. */
+static bool pass_out(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, struct value **output,
+		     struct value **context)
+{
+	struct scope_context s = {.d = d, .task = task, .path = path, .path_count = path_count, .input = *output, .transformed = input, .raw_output = *output};
+	struct flaw flaw;
+
+	*context = NULL;
+	s.raw_input = find_raw_input(d, task, path, path_count);
+	*output = apply_transform(d, &s, &task->output, "output", &flaw);
+	if (*output && (task->export.expression || task->export.template || task->export.schema)) {
+		s.input = s.output = *output;
+		*context = apply_transform(d, &s, &task->export, "export", &flaw);
+		if (!*context)
+			*output = NULL;
+		if (!task->export.expression && !task->export.template)
+			*context = NULL; /* without `as` the context stays; the schema is that of what would have been exported */
+	}
+	if (!*output && d->decision->need_count == 0)
+		fault_task(d, task, path, path_count, flaw_json(d, &flaw, task->reference));
+	return *output != NULL;
+}
+
+/* The one place where a task completes. input: of a pure task, whose only entry this is; else NULL, it has started. output: the raw one.
+ * then: where its list goes on, if not where the task says; `end` ends the run here. False: values have to be loaded first, or it has
+ * faulted. */
+static bool complete_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, struct value *output,
 			  const struct then *then)
 {
-	uint64_t execution = input ? state_next_execution(&d->draft, task, path, path_count) : state_find(&d->draft, task, false, path, path_count)->execution;
+	const struct instance *instance = state_find(&d->draft, task, false, path, path_count);
+	struct value *raw = output, *context = NULL;
+
+	if (task->output.expression || task->output.template || task->output.schema || task->export.expression || task->export.template || task->export.schema) {
+		/* What a peer answered cannot be found again; what our own tasks give can. */
+		d->raw_output = !input && task->kind == TASK_CALL ? raw : NULL;
+		if (!pass_out(d, task, path, path_count, input ? input : instance->input, &output, &context)) {
+			d->raw_output = NULL;
+			return false;
+		}
+	}
+	uint64_t execution = input ? state_next_execution(&d->draft, task, path, path_count) : instance->execution;
 	struct entry *entry = new_step_entry(d, ENTRY_TASK_COMPLETED, step_text(d, task, path, path_count, execution, NULL));
 
 	if (!then)
@@ -584,6 +728,11 @@ static void complete_task(struct deciding *d, const struct task *task, const uin
 	if (input)
 		name_value(d, entry, "input", input);
 	name_value(d, entry, "output", output);
+	if (context)
+		name_value(d, entry, "context", context);
+	if (d->raw_output && raw != output)
+		name_value(d, entry, "raw", raw);
+	d->raw_output = NULL;
 	if (then->kind != THEN_CONTINUE)
 		json_set_text(d->arena, entry->data, "then", then->name);
 	emit(d, entry);
@@ -591,6 +740,7 @@ static void complete_task(struct deciding *d, const struct task *task, const uin
 		end_live(d, &(struct ending){.around = task, .path = path, .output = output});
 		complete_run(d, output);
 	}
+	return true;
 }
 
 /* Five spellings of the standard error types are one (D11): the last part counts. */
@@ -706,8 +856,8 @@ static void handle_error(struct deciding *d, const struct instance *try, const s
 	} else if (task->catch->retry) {
 		fault_task(d, task, try->path, try->path_count, caught);
 	} else {
-		complete_task(d, task, try->path, try->path_count, NULL, try->input, NULL);
-		push_parent(d, task, try->path, try->path_count);
+		if (complete_task(d, task, try->path, try->path_count, NULL, try->input, NULL))
+			push_parent(d, task, try->path, try->path_count);
 	}
 }
 
@@ -881,16 +1031,17 @@ static void start_attempt(struct deciding *d, const struct task *task, const uin
 	emit(d, entry);
 }
 
-static void complete_pure(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, const struct json *json)
+/* False: it has faulted, or values have to be loaded first. */
+static bool complete_pure(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, const struct json *json)
 {
 	struct error error = {0};
 	struct value *output = make_bounded(d, json, &error);
 
 	if (!output) {
 		fault_expression(d, task, path, path_count, &error);
-		return;
+		return false;
 	}
-	complete_task(d, task, path, path_count, input, output, NULL);
+	return complete_task(d, task, path, path_count, input, output, NULL);
 }
 
 /* FUNCTION_MERGE: section results -> {facts, sections, summary}. "No facts" and "could not ask" are counted apart (C85). */
@@ -1026,13 +1177,21 @@ static void set_attempt_end(struct deciding *d, struct entry *entry, const struc
 /* Begin one task. FLOW_NEXT: it is done already. FLOW_INSIDE: go on with its list. FLOW_WAIT: it is under way, or has faulted, or all stopped. */
 static enum flow start_task(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input)
 {
-	struct scope_context s = {d, task, path, path_count, input};
+	struct scope_context s = {.d = d, .task = task, .path = path, .path_count = path_count, .input = input, .raw_input = input};
 	struct error error = {0};
+	struct flaw flaw;
 	enum flow flow;
 	int64_t timeout_ms, wait_ms;
 
 	if (!may_run(d, &s, &flow))
 		return flow;
+	input = apply_transform(d, &s, &task->input, "input", &flaw);
+	if (!input) {
+		if (d->decision->need_count == 0)
+			fault_task(d, task, path, path_count, flaw_json(d, &flaw, task->reference));
+		return FLOW_WAIT;
+	}
+	s.input = input;
 	if (!read_duration(d, &s, task->timeout, &timeout_ms, &error)) {
 		if (d->decision->need_count == 0)
 			fault_expression(d, task, path, path_count, &error);
@@ -1042,10 +1201,10 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 	case TASK_SET: {
 		const struct json *output = evaluate(d, &s, task->set, NULL, &error);
 		if (output)
-			complete_pure(d, task, path, path_count, input, output);
-		else if (d->decision->need_count == 0)
+			return complete_pure(d, task, path, path_count, input, output) ? FLOW_NEXT : FLOW_WAIT;
+		if (d->decision->need_count == 0)
 			fault_expression(d, task, path, path_count, &error);
-		return output ? FLOW_NEXT : FLOW_WAIT;
+		return FLOW_WAIT;
 	}
 	case TASK_SWITCH: {
 		const struct switch_case *chosen = choose_case(d, &s, &error);
@@ -1055,8 +1214,7 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			fault_expression(d, task, path, path_count, &error);
 			return FLOW_WAIT;
 		}
-		complete_task(d, task, path, path_count, input, input, chosen ? &chosen->then : NULL);
-		return FLOW_NEXT;
+		return complete_task(d, task, path, path_count, input, input, chosen ? &chosen->then : NULL) ? FLOW_NEXT : FLOW_WAIT;
 	}
 	case TASK_RAISE: {
 		const struct json *raised = evaluate(d, &s, task->raise, NULL, &error);
@@ -1128,8 +1286,7 @@ static enum flow start_task(struct deciding *d, const struct task *task, const u
 			return FLOW_WAIT;
 		}
 		if (task->function == FUNCTION_MERGE) {
-			complete_pure(d, task, path, path_count, input, merge_sections(d->arena, arguments));
-			return FLOW_NEXT;
+			return complete_pure(d, task, path, path_count, input, merge_sections(d->arena, arguments)) ? FLOW_NEXT : FLOW_WAIT;
 		}
 		struct value *with = make_bounded(d, arguments, &error);
 		if (!with) {
@@ -1191,7 +1348,8 @@ static void run_sequence(struct deciding *d, const struct place *from, bool begi
 			complete_run(d, sequence->current);
 			return;
 		}
-		complete_task(d, at.task, at.path, at.path_count, NULL, sequence->current, NULL);
+		if (!complete_task(d, at.task, at.path, at.path_count, NULL, sequence->current, NULL))
+			return;
 		if (at.task->parent->kind == TASK_FORK) {
 			push_parent(d, at.task, at.path, at.path_count);
 			return;
@@ -1241,7 +1399,8 @@ static void run_loop(struct deciding *d, const struct place *at)
 		body.is_body = true;
 		body.path[body.path_count++] = loop->next_iteration;
 		if (task->condition) { /* chained only: the loop variables are bound, the input is the iteration's */
-			struct scope_context s = {d, task->body.tasks[0], body.path, body.path_count, loop->current ? loop->current : loop->input};
+			struct scope_context s = {.d = d, .task = task->body.tasks[0], .path = body.path, .path_count = body.path_count,
+						  .input = loop->current ? loop->current : loop->input};
 			struct error error = {0};
 			const struct json *condition = evaluate(d, &s, NULL, task->condition, &error);
 			if (!condition && d->decision->need_count == 0)
@@ -1270,7 +1429,8 @@ static void run_loop(struct deciding *d, const struct place *at)
 			return;
 		}
 	}
-	complete_task(d, task, at->path, at->path_count, NULL, output, NULL);
+	if (!complete_task(d, task, at->path, at->path_count, NULL, output, NULL))
+		return;
 	push(d, task->parent, task->parent->kind == TASK_FOR, at->path, at->path_count);
 }
 
@@ -1325,7 +1485,8 @@ static void run_fork(struct deciding *d, const struct place *at)
 			return;
 		}
 	}
-	complete_task(d, task, at->path, at->path_count, NULL, output, NULL);
+	if (!complete_task(d, task, at->path, at->path_count, NULL, output, NULL))
+		return;
 	push_parent(d, task, at->path, at->path_count);
 }
 
@@ -1379,6 +1540,12 @@ static void on_submitted(struct deciding *d)
 {
 	const struct trigger *trigger = d->trigger;
 	const struct definition *definition = d->draft.definition;
+	static const uint64_t path[1];
+	struct scope_context s = {.d = d, .task = definition->root, .path = path, .input = value_of_bytes(d, NULL, trigger->input)};
+	struct flaw flaw;
+	struct value *start = apply_transform(d, &s, &definition->root->input, "input", &flaw);
+	if (d->decision->need_count > 0)
+		return;
 	struct entry *entry = new_entry(d, ENTRY_RUN_CREATED);
 	struct json *workflow = json_object(d->arena);
 
@@ -1392,6 +1559,8 @@ static void on_submitted(struct deciding *d)
 		entry_add_value(d->arena, entry, "labels", json_print_arena(trigger->labels, d->arena));
 	struct digest request = submission_digest(&definition->digest, &input, json_count(trigger->labels) > 0 ? trigger->labels : NULL);
 	json_set_digest(d->arena, entry->data, "request", &request);
+	if (start && start != s.input)
+		name_value(d, entry, "start", start);
 	if (definition->timeout) {
 		struct error error = {0};
 		int64_t timeout_ms;
@@ -1399,7 +1568,10 @@ static void on_submitted(struct deciding *d)
 		set_time(d, entry, "timeout", trigger->wall_ms + timeout_ms);
 	}
 	emit(d, entry);
-	push(d, definition->root, false, (const uint64_t[1]){0}, 0);
+	if (start)
+		push(d, definition->root, false, path, 0);
+	else
+		fault_run(d, flaw_json(d, &flaw, "/input"));
 }
 
 static const char timeout_type[] = "https://serverlessworkflow.io/spec/1.0.0/errors/timeout";
@@ -1443,8 +1615,8 @@ static void fire_due(struct deciding *d, const struct instance *instance)
 	switch (task->kind) {
 	case TASK_WAIT:
 		emit(d, new_fired(d, instance, "wait"));
-		complete_task(d, task, instance->path, instance->path_count, NULL, instance->input, NULL);
-		push_parent(d, task, instance->path, instance->path_count);
+		if (complete_task(d, task, instance->path, instance->path_count, NULL, instance->input, NULL))
+			push_parent(d, task, instance->path, instance->path_count);
 		return;
 	case TASK_TRY: {
 		struct scope_context s = {d, task, instance->path, instance->path_count, instance->input, NULL};
@@ -1703,7 +1875,8 @@ static void finish_attempt(struct deciding *d, const struct instance *instance, 
 
 static void complete_call(struct deciding *d, const struct instance *instance, struct value *output)
 {
-	complete_task(d, instance->task, instance->path, instance->path_count, NULL, output, NULL);
+	if (!complete_task(d, instance->task, instance->path, instance->path_count, NULL, output, NULL))
+		return;
 	push_parent(d, instance->task, instance->path, instance->path_count);
 }
 

@@ -17,7 +17,8 @@
  * definition.added    namespace, name, version, definition, registered, scheduled?   values: source text, canonical document
  * document.added      document, bytes, mediaType         value: the document's bytes
  * operator.action     who, what, reason?                 value: the reason
- * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?, timeout? (when it is over)   values: input, labels
+ * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?, start?, timeout? (when it is over)   values: input, labels;
+ *                     start: the transformed input, where the workflow has an `input.from`
  * run.completed       runId, output, record?             values: the output, {"wallUs", "stages"}
  * run.faulted         runId, error, record?              values: {type, status, title, detail?, instance?, class?}, the record
  * run.cancelled       runId, reason?, record?            values: the reason (a JSON text), the record
@@ -26,8 +27,9 @@
  * task.started        runId, stepId, input, items? (for: how many)       values: input, for: the array
  *                     for: also `in`, the digest of the array; wait: `due`; with a timeout: `timeout`, when it is over;
  *                     try: attemptDue?, retryUntil? (the limits of its first attempt and of all)
- * task.completed      runId, stepId, input? (pure tasks, never started), output
- * task.faulted        runId, stepId, error
+ * task.completed      runId, stepId, input? (pure tasks, never started), output, context? (what it exported), raw?
+ * task.faulted        runId, stepId, error, raw?
+ *                     input and output are the transformed ones; raw: a call's raw output, where something becomes of it
  * task.cancelled      runId, stepId
  * task.skipped        runId, stepId, input, output       its `if` did not hold; both are the same value
  * task.retrying       runId, stepId, attempt (the next), class (call) or error (try), due

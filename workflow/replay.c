@@ -198,7 +198,7 @@ static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *tr
 			continue;
 		}
 		if (next->kind == ENTRY_TASK_COMPLETED)
-			outcome->output = find_json(r, next->data, "output");
+			outcome->output = find_json(r, next->data, json_get(next->data, "raw") ? "raw" : "output");
 		if (next->kind == ENTRY_TASK_RETRYING) {
 			/* Any policy that allows it and is due then; the delay itself is compared below by setting floor and cap to it. */
 			int64_t due = 0;
@@ -208,6 +208,7 @@ static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *tr
 		}
 		if (next->kind == ENTRY_TASK_FAULTED) {
 			const struct json *error = find_json(r, next->data, "error");
+			outcome->output = find_json(r, next->data, "raw"); /* a good answer, of which nothing could be made */
 			outcome->detail = json_get_text(error, "detail");
 			outcome->status = (int)json_get_number(error, "status", 0);
 		}

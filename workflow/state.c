@@ -250,8 +250,10 @@ static void set_phase(struct state *state, struct instance *instance, enum insta
 	bool live = phase == INSTANCE_STARTED || phase == INSTANCE_BACKING_OFF;
 
 	instance->phase = phase;
-	if (instance->base_live)
-		return; /* whoever walks the base's list looks at the copy */
+	if (instance->base_live) { /* whoever walks the base's list looks at the copy */
+		instance->base_live = live; /* over: when it begins again it stands at the end, as it will in the base's list */
+		return;
+	}
 	if (!live)
 		list_remove(&instance->live);
 	else if (list_empty(&instance->live))
@@ -262,6 +264,7 @@ static void set_phase(struct state *state, struct instance *instance, enum insta
 static void release_values(struct state *state, struct instance *instance)
 {
 	set_value(state, &instance->input, NULL);
+	set_value(state, &instance->context, NULL);
 	set_value(state, &instance->current, NULL);
 	set_value(state, &instance->items, NULL);
 	set_value(state, &instance->with, NULL);
@@ -354,6 +357,32 @@ static void count_execution(struct state *state, struct instance *instance, uint
 	}
 }
 
+/* The innermost loop around the task whose iterations run side by side; *depth: the length of its iterations' paths. NULL: none. */
+static const struct task *map_around(const struct task *task, size_t *depth)
+{
+	for (const struct task *above = task->parent; above; above = above->parent) {
+		if (above->kind != TASK_FOR)
+			continue;
+		if (above->concurrency > 0)
+			return above;
+		(*depth)--;
+	}
+	return NULL;
+}
+
+struct value *state_context(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count)
+{
+	const struct task *map = map_around(task, &path_count);
+
+	for (; map; map = map_around(map, &path_count)) {
+		const struct instance *body = state_find(state, map, true, path, path_count);
+		if (body && body->context)
+			return body->context;
+		path_count--;
+	}
+	return state->context;
+}
+
 const struct instance *state_find_step(const struct state *state, const char *text, struct arena *arena, uint64_t *execution)
 {
 	struct step_id id;
@@ -396,6 +425,7 @@ void state_close(struct state *state)
 	set_value(state, &state->input, NULL);
 	set_value(state, &state->output, NULL);
 	set_value(state, &state->error, NULL);
+	set_value(state, &state->context, NULL);
 	for (size_t i = 0; i < state->value_slots; i++)
 		for (struct value *value = state->values[i], *next; value; value = next) {
 			next = value->next;
@@ -512,6 +542,7 @@ static struct instance *edit_sequence(struct state *state, const struct task *ta
 	sequence->cursor = 0;
 	sequence->child_live = false;
 	set_value(state, &sequence->output, NULL);
+	set_value(state, &sequence->context, NULL);
 	set_value(state, &sequence->current, parent->concurrency == 0 && loop->current ? loop->current : loop->input);
 	set_phase(state, sequence, INSTANCE_STARTED);
 	return sequence;
@@ -570,6 +601,22 @@ static bool read_then(const struct task *task, const struct entry *entry, struct
 		}
 	then->kind = THEN_END; /* a task inside it said so */
 	return strcmp(text, "end") == 0;
+}
+
+/* What a task exported replaces the context. */
+static void set_context(struct state *state, const struct task *task, const uint64_t *path, size_t path_count, struct value *context)
+{
+	const struct task *map = map_around(task, &path_count);
+
+	if (!context)
+		return;
+	if (!map) {
+		set_value(state, &state->context, context);
+		return;
+	}
+	struct instance *body = edit(state, map, true, path, path_count);
+	CHECK(body != NULL);
+	set_value(state, &body->context, context);
 }
 
 static int corrupt(const struct state *state, const struct entry *entry, const char *expected, struct error *error)
@@ -683,6 +730,7 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		if (!read_times(entry, instance))
 			return corrupt(state, entry, "a time that is none", error);
 		instance->start_seq = entry->seq;
+		instance->started_ms = entry->time_ms;
 		if (entry->kind == ENTRY_TASK_STARTED) {
 			sequence->child_live = !branch;
 			set_value(state, &instance->input, take_value(state, entry, "input"));
@@ -705,12 +753,18 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 	case ENTRY_TASK_COMPLETED:
 	case ENTRY_TASK_SKIPPED: {
 		struct instance *sequence = edit_sequence(state, task, id.iterations, id.iteration_count, entry->seq);
-		struct value *output = take_value(state, entry, "output");
+		struct value *output = take_value(state, entry, "output"), *context = NULL;
 		struct then then;
 		if (!sequence || !output || !read_then(task, entry, &then))
 			return corrupt(state, entry, "no output, no such way on, or nothing holds this task", error);
 		if (then.kind != THEN_END && (instance->in_flight || instance->live_count > 0 || instance->child_live))
 			return corrupt(state, entry, "something inside it is still under way", error);
+		/* Held, since they may be what the slots hold that are filled first. */
+		struct value *held_output = NULL, *held_context = NULL;
+		context = take_value(state, entry, "context");
+		set_value(state, &held_output, output);
+		set_value(state, &held_context, context);
+		set_context(state, task, id.iterations, id.iteration_count, context);
 		set_phase(state, instance, entry->kind == ENTRY_TASK_COMPLETED ? INSTANCE_COMPLETED : INSTANCE_SKIPPED);
 		if (then.kind != THEN_END && task->parent->kind == TASK_FORK) {
 			sequence->live_count--;
@@ -722,6 +776,8 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 			advance_sequence(state, sequence, task, output, &then);
 		}
 		release_values(state, instance);
+		set_value(state, &held_output, NULL);
+		set_value(state, &held_context, NULL);
 		return 0;
 	}
 	case ENTRY_TASK_FAULTED:
@@ -814,8 +870,9 @@ static int apply_created(struct state *state, const struct entry *entry, struct 
 	struct instance *root = edit_or_add(state, state->definition->root, false, (const uint64_t[1]){0}, 0);
 	root->execution = 1;
 	root->start_seq = entry->seq;
-	set_value(state, &root->input, state->input);
-	set_value(state, &root->current, state->input);
+	struct value *start = take_value(state, entry, "start");
+	set_value(state, &root->input, start ? start : state->input);
+	set_value(state, &root->current, root->input);
 	set_phase(state, root, INSTANCE_STARTED);
 	return 0;
 }
@@ -1021,6 +1078,7 @@ struct digest state_digest(const struct state *state)
 	print_value(&out, "input", state->input);
 	print_value(&out, "output", state->output);
 	print_value(&out, "error", state->error);
+	print_value(&out, "context", state->context);
 	buffer_printf(&out, " facts=%" PRIu64 "/%" PRIu64 "\n", state->fact_count, state->rejected_count);
 
 	/* Hash order depends on addresses: sort the lines. */
@@ -1044,6 +1102,7 @@ struct digest state_digest(const struct state *state)
 				      instance->in_flight, instance->due_ms);
 			print_value(&line, "input", instance->input);
 			print_value(&line, "output", instance->output);
+			print_value(&line, "context", instance->context);
 			print_value(&line, "current", instance->current);
 			print_value(&line, "items", instance->items);
 			print_value(&line, "with", instance->with);

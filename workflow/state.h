@@ -53,10 +53,12 @@ struct instance {
 	uint64_t scope; /* execution of the loop around it when it was entered: of an earlier one, it counts as forgotten */
 	uint64_t floor, used; /* for: numbers inside begin after floor; the highest one given so far */
 	struct value *input, *output;
+	int64_t started_ms;
 
 	/* Sequences: do tasks, iterations, the root. */
 	size_t cursor; /* the next task of the list to start */
 	bool child_live; /* the task before the cursor's is under way */
+	struct value *context; /* of an iteration of a map: what was exported inside it; NULL: as around it */
 	struct value *current; /* output of the task before the cursor; a chained for: of the iteration before */
 
 	/* for */
@@ -97,6 +99,7 @@ struct state {
 	enum run_status status;
 	bool killed;
 	struct value *input, *output, *error;
+	struct value *context; /* what was exported last; NULL: {} (D3) */
 	int64_t created_ms, ended_ms, timeout_ms; /* timeout: when the run is over; 0: never */
 	uint64_t seq_first, seq_last, entry_count;
 	uint64_t fact_count, rejected_count;
@@ -118,6 +121,8 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 
 /* Looks through a draft. NULL: never entered. */
 const struct instance *state_find(const struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count);
+/* `$context` of a task at this path: exports inside an iteration of a map are seen inside it only. NULL: {}. */
+struct value *state_context(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count);
 const struct instance *state_root(const struct state *state);
 /* The number that the next entry into this task at this path has. */
 uint64_t state_next_execution(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count);

@@ -3,6 +3,7 @@
  * It shares the evaluation of expressions with the engine (tests/unit/language checks that) and nothing else. */
 #include "tests/simulation/simulation.h"
 #include "workflow/language/expression.h"
+#include "workflow/language/json_schema.h"
 #include "workflow/value_index.h"
 
 #include <stdlib.h>
@@ -56,10 +57,11 @@ struct oracle {
 		const struct json *error;
 	} caught[DEFINITION_DEPTH_MAX];
 	size_t caught_count;
-	const struct json *dot; /* instead of the input, for a catch's conditions */
+	const struct json *caught_dot; /* what `.` is, for a catch's conditions */
 	/* of the task whose expression is evaluated */
 	const struct task *task;
-	const struct json *task_input;
+	const struct json *dot, *task_input, *raw_input, *output, *raw_output;
+	const struct json *context;
 };
 
 static const struct json *value_of(const struct oracle *o, const struct json *data, const char *name)
@@ -77,10 +79,14 @@ static const struct json *scope_get(void *context, const char *name)
 	struct oracle *o = context;
 	struct json *json = json_object(o->arena);
 
-	if (o->dot && strcmp(name, ".") == 0)
-		return o->dot;
-	if (strcmp(name, ".") == 0 || strcmp(name, "input") == 0)
+	if (strcmp(name, ".") == 0)
+		return o->caught_dot ? o->caught_dot : o->dot;
+	if (strcmp(name, "input") == 0)
 		return o->task_input;
+	if (strcmp(name, "output") == 0)
+		return o->output;
+	if (strcmp(name, "context") == 0)
+		return o->context;
 	for (size_t i = o->loop_count; i-- > 0;) {
 		if (strcmp(name, o->loops[i].task->each) == 0)
 			return json_at(o->loops[i].items, o->loops[i].index);
@@ -104,7 +110,10 @@ static const struct json *scope_get(void *context, const char *name)
 	} else if (strcmp(name, "task") == 0) {
 		json_set_text(o->arena, json, "name", o->task->name);
 		json_set_text(o->arena, json, "reference", o->task->reference);
-	} else if (strcmp(name, "context") != 0) {
+		json_set(o->arena, json, "input", (struct json *)o->raw_input);
+		if (o->raw_output)
+			json_set(o->arena, json, "output", (struct json *)o->raw_output);
+	} else {
 		return NULL;
 	}
 	return json;
@@ -184,7 +193,6 @@ static const struct entry *take_record(struct oracle *o, const struct task *task
 	return NULL;
 }
 
-/* NULL: it cannot be evaluated. */
 /* What needs jq, computed plainly. */
 static int compute(void *context, const char *text, const struct json **result, struct error *error)
 {
@@ -195,17 +203,65 @@ static int compute(void *context, const char *text, const struct json **result, 
 	return *result ? 0 : error_set(error, ERR_INVALID, "'%s' is no shape of expressions.c", text);
 }
 
-static const struct json *evaluate(struct oracle *o, const struct task *task, const struct json *input, const struct json *template, const char *expression)
+/* In the scope as it is set. NULL: it cannot be evaluated. */
+static const struct json *evaluate_in_scope(struct oracle *o, const struct json *template, const char *expression)
 {
 	const struct scope scope = {scope_get, o, compute};
 	const struct json *result = NULL;
 	struct error error = {0};
 
-	o->task = task;
-	o->task_input = input;
 	if ((expression ? expression_eval(o->arena, expression, &scope, &result, &error) : template_eval(o->arena, template, &scope, &result, &error)) != 0)
 		return NULL;
 	return result;
+}
+
+/* Of a task that has not begun, or works on what it was given. */
+static const struct json *evaluate(struct oracle *o, const struct task *task, const struct json *input, const struct json *template, const char *expression)
+{
+	o->task = task;
+	o->dot = o->task_input = input;
+	o->output = o->raw_output = NULL;
+	if (!o->raw_input)
+		o->raw_input = input;
+	return evaluate_in_scope(o, template, expression);
+}
+
+/* A value through `input`, `output` or `export`, in the scope as it is set but for `.`. NULL: it does not get through. */
+static const struct json *pass(struct oracle *o, const struct transform *transform, const struct json *value, bool schema_first)
+{
+	const struct json *result = value;
+
+	o->dot = value;
+	if (transform->expression || transform->template)
+		result = evaluate_in_scope(o, transform->template, transform->expression);
+	if (transform->schema && result && json_schema_match(transform->schema, schema_first ? value : result, NULL) != 0)
+		return NULL;
+	return result;
+}
+
+static const struct json *pass_in(struct oracle *o, const struct task *task, const struct json *raw)
+{
+	o->task = task;
+	o->task_input = o->raw_input = raw;
+	o->output = o->raw_output = NULL;
+	return pass(o, &task->input, raw, true);
+}
+
+/* What a task that gave `output` gives its list, and the context after it. */
+static const struct json *pass_out(struct oracle *o, const struct task *task, const struct json *raw_input, const struct json *input, const struct json *output,
+				   const struct json **context)
+{
+	o->task = task;
+	o->task_input = input;
+	o->raw_input = raw_input;
+	o->raw_output = output;
+	o->output = NULL;
+	output = pass(o, &task->output, output, false);
+	*context = o->context;
+	o->output = output;
+	if (output && (task->export.expression || task->export.template))
+		*context = pass(o, &task->export, output, false);
+	return *context ? output : NULL;
 }
 
 static struct result run_list(struct oracle *o, const struct task *task, const struct task_list *list, const struct json *input);
@@ -218,6 +274,7 @@ static struct result run_for(struct oracle *o, const struct task *task, const st
 	const struct json *items = evaluate(o, task, input, NULL, task->in), *current = input;
 	struct json *outputs = json_array(o->arena);
 	struct result all = {GAVE, false, NULL};
+	const struct json *context = o->context;
 	size_t depth = o->loop_count;
 
 	if (!json_is(items, JSON_ARRAY))
@@ -228,12 +285,15 @@ static struct result run_for(struct oracle *o, const struct task *task, const st
 		o->loops[depth].items = items;
 		o->loops[depth].index = i;
 		if (task->condition) {
+			o->raw_input = NULL;
 			const struct json *goes_on = evaluate(o, task->body.tasks[0], current, NULL, task->condition);
 			if (!goes_on)
 				all = failed;
 			if (!goes_on || !json_truthy(goes_on))
 				break;
 		}
+		if (task->concurrency)
+			o->context = context;
 		struct result one = run_list(o, task, &task->body, task->concurrency ? input : current);
 		if (one.fate == GAVE) {
 			json_add(o->arena, outputs, (struct json *)one.value);
@@ -247,6 +307,8 @@ static struct result run_for(struct oracle *o, const struct task *task, const st
 			break;
 	}
 	o->loop_count--;
+	if (task->concurrency)
+		o->context = context;
 	if (all.fate == GAVE)
 		all.value = task->concurrency ? outputs : current;
 	return all;
@@ -288,12 +350,12 @@ static bool catches(struct oracle *o, const struct task *task, const struct json
 	for (size_t i = 0; i < COUNT_OF(conditions); i++) {
 		if (!conditions[i])
 			continue;
-		o->dot = error;
+		o->caught_dot = error;
 		o->caught[o->caught_count].name = catch->as;
 		o->caught[o->caught_count++].error = error;
 		const struct json *holds = evaluate(o, task, input, NULL, conditions[i]);
 		o->caught_count--;
-		o->dot = NULL;
+		o->caught_dot = NULL;
 		*fails = !holds;
 		if (!holds || json_truthy(holds) == (i == 1))
 			return false;
@@ -428,14 +490,16 @@ static _Noreturn void differs(struct oracle *o, const struct task *task, const s
 static struct result run_task(struct oracle *o, const struct task *task, const struct json *input)
 {
 	const struct entry *record = take_record(o, task);
+	const struct json *transformed, *context = o->context;
 	struct result result;
-	bool known = true;
+	bool known = true, flawed = false;
 
 	if (!record)
 		return (struct result){CUT, false, NULL};
 	uint64_t until = o->until;
 	o->until = record->seq;
 	if (task->run_if) {
+		o->raw_input = input;
 		const struct json *holds = evaluate(o, task, input, NULL, task->run_if);
 		if (holds && json_truthy(holds) == (record->kind == ENTRY_TASK_SKIPPED))
 			broken(o->world, o->run, "%s has %s, against its `if`", step_of(o, task), entry_kind_name(record->kind));
@@ -448,26 +512,43 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 			result.seq = record->seq;
 			return result;
 		}
-		result = holds ? run_inside(o, task, input, &known) : failed;
+		transformed = holds ? pass_in(o, task, input) : NULL;
 	} else {
-		result = run_inside(o, task, input, &known);
+		transformed = pass_in(o, task, input);
 	}
+	result = transformed ? run_inside(o, task, transformed, &known) : failed;
 	o->until = until;
 	const struct json *output = value_of(o, record->data, "output"), *error = value_of(o, record->data, "error");
+	if (!known) { /* of a call the journal has the answer, unless there was none */
+		result.value = value_of(o, record->data, json_get(record->data, "raw") ? "raw" : "output");
+		if (!result.value)
+			result.fate = FAULTED;
+	}
+	if (result.fate == GAVE) { /* What ended the workflow passes through nothing more. */
+		result.value = pass_out(o, task, input, transformed, result.value, &context);
+		flawed = !result.value;
+		if (flawed)
+			result = failed;
+	}
 	switch (record->kind) {
 	case ENTRY_TASK_COMPLETED:
 		if (!output)
 			broken(o->world, o->run, "the output of %s is nowhere in the journal", step_of(o, task));
-		if (!known)
-			result.value = output;
 		if ((result.fate != GAVE && result.fate != ENDED) || !json_equal(output, result.value))
 			differs(o, task, record, output, &result);
+		if (result.fate == GAVE && (task->export.expression || task->export.template)) {
+			const struct json *exported = value_of(o, record->data, "context");
+			if (!exported || !json_equal(exported, context))
+				broken(o->world, o->run, "%s exports something else", step_of(o, task));
+		}
+		if (result.fate == GAVE)
+			o->context = context;
 		return (struct result){result.fate, false, output, record->seq};
 	case ENTRY_TASK_FAULTED:
 		if (task->timeout && json_get_number(error, "status", 0) == 408 && strcmp(json_get_text(error, "instance"), task->reference) == 0 &&
 		    (result.fate == CUT || !known || task->kind == TASK_WAIT))
 			return (struct result){FAULTED, false, error, record->seq}; /* in time or not, the invariants check */
-		if (known && (result.fate != FAULTED || (result.value && !json_equal(error, result.value))))
+		if ((known || flawed) && (result.fate != FAULTED || (result.value && !json_equal(error, result.value))))
 			differs(o, task, record, error, &result);
 		if (!result.value && strcmp(json_get_text(error, "instance"), task->reference) != 0)
 			broken(o->world, o->run, "the error of %s says it is of %s", step_of(o, task), json_get_text(error, "instance"));
@@ -486,9 +567,11 @@ static struct result run_list(struct oracle *o, const struct task *task, const s
 
 	for (size_t i = 0; i < list->count;) {
 		const struct task *at = list->tasks[i];
+		o->raw_input = result.value;
 		const struct json *holds = at->run_if ? evaluate(o, at, result.value, NULL, at->run_if) : NULL;
 		bool fails = false;
-		const struct then *then = choose_then(o, at, result.value, &fails);
+		const struct json *transformed = pass_in(o, at, result.value);
+		const struct then *then = transformed ? choose_then(o, at, transformed, &fails) : NULL;
 		if (at->run_if && (!holds || !json_truthy(holds)))
 			then = NULL;
 		result = run_task(o, at, result.value);
@@ -513,12 +596,26 @@ void oracle_check(struct world *world, struct run_model *run, struct arena *aren
 	value_index_make(&o->values, arena, entries, count);
 	read_records(o, entries, count);
 	o->input = value_of(o, entries[0].data, "input");
-	struct result result = run_list(o, run->definition->root, &run->definition->root->body, o->input);
+	o->context = json_object(arena);
+	const struct task *root = run->definition->root;
+	const struct json *started = pass_in(o, root, o->input);
+	struct result result = started ? run_list(o, root, &root->body, started) : failed;
+	if (result.fate == GAVE || result.fate == ENDED) {
+		o->task = root;
+		result.value = pass(o, &root->output, result.value, false);
+		if (!result.value)
+			result = failed;
+	}
 	const struct entry *last = &entries[count - 1];
 	const struct json *output = value_of(o, last->data, "output"), *error = value_of(o, last->data, "error");
 	if (run->ended_by == ENTRY_RUN_COMPLETED && ((result.fate != GAVE && result.fate != ENDED) || !output || !json_equal(output, result.value)))
 		broken(world, run, "the run's output is not what its tasks give");
 	bool timed_out = run->definition->timeout && json_get_number(error, "status", 0) == 408 && strcmp(json_get_text(error, "instance"), "/") == 0;
+	if (run->ended_by == ENTRY_RUN_FAULTED && result.fate == FAULTED && !result.value && error) { /* of the workflow's own input or output */
+		const char *instance = json_get_text(error, "instance");
+		if (strcmp(instance, started ? "/output" : "/input") == 0)
+			result.value = error;
+	}
 	if (run->ended_by == ENTRY_RUN_FAULTED && !(timed_out && result.fate == CUT) && (result.fate != FAULTED || !error || !json_equal(error, result.value)))
 		broken(world, run, "the run's error is not what its tasks give");
 	if ((run->ended_by == ENTRY_RUN_CANCELLED || run->ended_by == ENTRY_RUN_KILLED) && result.fate != CUT)

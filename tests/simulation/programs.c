@@ -16,6 +16,7 @@ struct program {
 	bool may_fail;
 	unsigned tries, forks; /* around this place */
 	bool stays; /* nothing ends it before its end */
+	bool odd_input; /* the next task gets what a loop or an extraction gave */
 	bool always; /* the next task has no `if`: something waits for what it gives */
 	bool fails_by_item; /* the next call does, where the item is a number */
 };
@@ -65,6 +66,95 @@ static const char *condition(struct program *p)
 }
 
 static struct json *duration(struct program *p);
+static void set_schema(struct program *p, struct json *owner, const char *keyword, struct json *value)
+{
+	struct json *schema = json_object(p->arena), *document = json_object(p->arena);
+
+	json_set(p->arena, document, keyword, value);
+	json_set(p->arena, schema, "document", document);
+	json_set(p->arena, owner, "schema", schema);
+}
+
+/* Fits but for some n, where runs may fail. */
+static void add_schema(struct program *p, struct json *owner)
+{
+	struct json *value = json_object(p->arena), *n = json_object(p->arena);
+
+	json_set_number(p->arena, n, "maximum", p->may_fail && chance(p, 400) ? 7 : 1000);
+	json_set(p->arena, value, "n", n);
+	set_schema(p, owner, "properties", value);
+}
+
+/* The usual object, put together anew. */
+static struct json *usual_object(struct program *p)
+{
+	struct json *object = json_object(p->arena);
+
+	set_expression(p, object, "list", ".list");
+	set_expression(p, object, "short", ".short");
+	set_expression(p, object, "doc", ".doc");
+	set_expression(p, object, "n", ".n");
+	return object;
+}
+
+/* Data flow around any task: what it gives and gets stays what its neighbours expect. */
+static void add_data_flow(struct program *p, const char *kind, struct json *task)
+{
+	struct json *input = json_object(p->arena), *output = json_object(p->arena), *export = json_object(p->arena), *made;
+	bool odd_output = strcmp(kind, "for") == 0 || strcmp(kind, "fork") == 0 || strcmp(kind, "extraction") == 0 || (p->odd_input && strcmp(kind, "switch") == 0);
+
+	if (!p->odd_input && chance(p, 150)) {
+		if (chance(p, 500)) {
+			json_set_text(p->arena, input, "from", PICK(p, ".", "${ . }", "$task.input"));
+		} else {
+			made = usual_object(p);
+			if (chance(p, 500))
+				set_expression(p, made, "seen", PICK(p, "$context.n", "$task.name", "$context"));
+			if (chance(p, 150))
+				set_expression(p, made, "computed", shape_value(p->random, p->arena, p->loops));
+			json_set(p->arena, input, "from", made);
+		}
+		if (chance(p, 400))
+			add_schema(p, input);
+		json_set(p->arena, task, "input", input);
+	}
+	if (chance(p, 150)) {
+		made = usual_object(p);
+		if (odd_output || chance(p, 300)) {
+			json_set_text(p->arena, output, "as", PICK(p, ".", "${ $task.output }"));
+		} else {
+			if (chance(p, 500) && !p->odd_input)
+				set_expression(p, made, "seen", PICK(p, "$input.n", "$task.input.n", "$task.output.n", "$context.n"));
+			if (chance(p, 150))
+				set_expression(p, made, "computed", shape_value(p->random, p->arena, p->loops));
+			json_set(p->arena, output, "as", made);
+		}
+		if (!odd_output && chance(p, 300))
+			add_schema(p, output);
+		if (p->may_fail && chance(p, 60))
+			json_set_text(p->arena, output, "as", "$context.n.of.a.number");
+		json_set(p->arena, task, "output", output);
+	}
+	if (p->forks == 0 && chance(p, 250)) {
+		made = json_object(p->arena);
+		set_expression(p, made, "by", "$task.name");
+		if (!odd_output)
+			set_expression(p, made, "n", PICK(p, ".n", "$output.n"));
+		if (chance(p, 300))
+			set_expression(p, made, "was", "$context.n");
+		if (!odd_output && chance(p, 100))
+			set_expression(p, made, "counted", shape_number(p->random, p->arena, p->loops));
+		if (p->loops && chance(p, 300))
+			set_expression(p, made, "at", arena_printf(p->arena, "$at%u", p->loops));
+		if (!odd_output && !p->loops && chance(p, 100))
+			set_expression(p, made, "doc", ".doc");
+		json_set(p->arena, export, "as", made);
+		if (chance(p, 200))
+			add_schema(p, export);
+		json_set(p->arena, task, "export", export);
+	}
+	p->odd_input = false;
+}
 
 /* Returns its name. */
 static const char *add_task(struct program *p, struct json *list, const char *kind, struct json *task)
@@ -80,6 +170,9 @@ static const char *add_task(struct program *p, struct json *list, const char *ki
 		json_set(p->arena, task, "timeout", chance(p, 300) ? json_text(p->arena, "soon") : timeout);
 	}
 	p->always = false;
+	if (strcmp(kind, "raise") != 0)
+		add_data_flow(p, kind, task);
+	p->odd_input = false;
 	json_set(p->arena, item, name, task);
 	json_add(p->arena, list, item);
 	return name;
@@ -114,7 +207,7 @@ static void add_set(struct program *p, struct json *list, const char *from)
 	if (chance(p, 300))
 		set_expression(p, set, "id", "$workflow.id");
 	if (chance(p, 200))
-		set_expression(p, set, "when", PICK(p, "$workflow.startedAt.iso8601", "$task.reference", "$runtime.version", "$context", "$task.name"));
+		set_expression(p, set, "when", PICK(p, "$workflow.startedAt.iso8601", "$task.reference", "$runtime.version", "$context", "$context.n", "$context.by", "$task.name"));
 	if (chance(p, 200))
 		set_expression(p, set, "more", PICK(p, ".n < 5", ".short[0]", ".short[-1]", ".nothing.at.all", ".n == 3", "true"));
 	if (chance(p, p->loops ? 60 : 250))
@@ -130,6 +223,7 @@ static void add_set(struct program *p, struct json *list, const char *from)
 	if (p->may_fail && chance(p, 150))
 		set_expression(p, set, "bad", PICK(p, ".n.of.a.number", ".doc - 1"));
 	json_set(p->arena, task, "set", set);
+	p->odd_input = from != NULL;
 	add_task(p, list, "set", task);
 }
 
@@ -541,6 +635,26 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 		json_set(arena, program, "timeout", timeout);
 	}
 	json_set(arena, program, "use", use);
+	struct program flow = {.random = &world->random, .arena = arena, .may_fail = number == 2};
+	struct json *input = json_object(arena), *output = json_object(arena);
+	if (chance(&flow, 300)) {
+		json_set(arena, input, "from", usual_object(&flow));
+		json_set_boolean(arena, json_get(input, "from"), "from", true);
+	}
+	if (chance(&flow, 200))
+		add_schema(&flow, input);
+	if (json_count(input) > 0)
+		json_set(arena, program, "input", input);
+	if (chance(&flow, 300)) {
+		struct json *all = json_object(arena);
+		set_expression(&flow, all, "out", ".");
+		set_expression(&flow, all, "context", "$context");
+		json_set(arena, output, "as", all);
+	} else if (chance(&flow, 200)) {
+		add_schema(&flow, output);
+	}
+	if (json_count(output) > 0)
+		json_set(arena, program, "output", output);
 
 	buffer_init(&out, DEFINITION_SOURCE_MAX);
 	*format = random_chance(p.random, 500) ? TEXT_YAML : TEXT_JSON;

@@ -333,16 +333,17 @@ static void check_format(struct checker *checker, const struct json *value)
 	checker_word(checker, value, words, COUNT_OF(words));
 }
 
-/* The message of json_schema_check() begins with the pointer of the keyword: the problem gets its place. */
-static void check_schema_document(struct checker *checker, const struct json *value)
+/* The message of json_schema_compile() begins with the pointer of the keyword: the problem gets its place. */
+static struct json_schema *compile_schema(struct checker *checker, const struct json *value)
 {
 	struct error error;
 	struct arena arena;
 	const char *text, *pointer;
 	size_t len = checker->pointer.len;
+	struct json_schema *schema = json_schema_compile(value, NULL, 0, &error);
 
-	if (!checker_type(checker, value, JSON_OBJECT, true) || json_schema_check(value, &error) == 0)
-		return;
+	if (schema)
+		return schema;
 	arena_init(&arena);
 	text = strstr(error.message, ": ");
 	pointer = text ? arena_text_len(&arena, error.message, (size_t)(text - error.message)) : "";
@@ -354,22 +355,54 @@ static void check_schema_document(struct checker *checker, const struct json *va
 	}
 	checker_leave(checker, len);
 	arena_close(&arena);
+	return NULL;
 }
 
-static void check_schema(struct checker *checker, const struct json *value)
+static void check_schema_document(struct checker *checker, const struct json *value)
+{
+	if (checker_type(checker, value, JSON_OBJECT, true))
+		json_schema_free(compile_schema(checker, value));
+}
+
+static void check_schema_keys(struct checker *checker, const struct json *value)
 {
 	static const struct key keys[] = {
 		{"format", KEY_OPTIONAL, NULL}, {"document", KEY_OPTIONAL, NULL},
 		{"resource", KEY_LATER, "the command line inlines file: resources; otherwise put the schema under 'document'"},
 	};
 
-	if (!checker_type(checker, value, JSON_OBJECT, true))
-		return;
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a schema");
 	if (!json_get(value, "document") && !json_get(value, "resource"))
 		checker_fail(checker, "schema: {document: {type: object, …}}", "'document' is missing in a schema");
 	check_member(checker, value, "format", check_format);
+}
+
+static void check_schema(struct checker *checker, const struct json *value)
+{
+	if (!checker_type(checker, value, JSON_OBJECT, true))
+		return;
+	check_schema_keys(checker, value);
 	check_member(checker, value, "document", check_schema_document);
+}
+
+struct json_schema *checker_schema(struct checker *checker, const struct json *value)
+{
+	const struct json *document = json_get(value, "document");
+	struct json_schema *schema = NULL;
+	size_t len;
+
+	if (!checker_type(checker, value, JSON_OBJECT, false))
+		return NULL;
+	check_schema_keys(checker, value);
+	if (!document)
+		return NULL;
+	len = checker_enter(checker, "document");
+	if (checker_is_expression(document))
+		checker_fail(checker, "write the schema itself", "a schema of data flow cannot be an expression");
+	else if (document->type == JSON_BOOLEAN || checker_type(checker, document, JSON_OBJECT, false))
+		schema = compile_schema(checker, document);
+	checker_leave(checker, len);
+	return schema;
 }
 
 static void check_role(struct checker *checker, const struct json *value)

@@ -6,7 +6,7 @@
 
 enum { CHECKER_LANGUAGE_VARIABLES = 5 };
 enum { CHECKER_FUNCTIONS_MAX = 16 }; /* calls of custom functions inside one another */
-enum { CHECKER_VARIABLES_MAX = 5 + 2 * DEFINITION_LOOPS_MAX + DEFINITION_DEPTH_MAX }; /* five of the language, two for each loop around, one for each catch */
+enum { CHECKER_VARIABLES_MAX = 6 + 2 * DEFINITION_LOOPS_MAX + DEFINITION_DEPTH_MAX }; /* six of the language, two for each loop around, one for each catch */
 
 struct checker {
 	struct definition *definition;
@@ -60,6 +60,9 @@ void checker_integer(struct checker *checker, const struct json *value, double l
 void checker_expression(struct checker *checker, const char *text);
 /* A value field: every expression in it; with lint also strings that look like unwrapped ones. */
 void checker_template(struct checker *checker, const struct json *value, bool lint);
+
+/* {format, document}; the pointer stands at it. The compiled schema, or NULL: a problem was added. arguments.c. */
+struct json_schema *checker_schema(struct checker *checker, const struct json *value);
 
 /* Arguments of a call, arguments.c. The pointer stands at `with`. False: there is no such function. */
 bool arguments_check(struct checker *checker, const char *function, const struct json *with);

@@ -12,6 +12,7 @@
 #include "workflow/language/duration.h"
 #include "workflow/language/expand.h"
 #include "workflow/language/expression.h"
+#include "workflow/language/json_schema.h"
 #include "workflow/language/position.h"
 #include "workflow/language/schedule.h"
 
@@ -112,7 +113,7 @@ static void read_task_list(struct checker *checker, struct task *parent, bool ha
 
 /* Keys that any task may have; then those of its kind. */
 #define COMMON_KEYS                                                                                                       \
-	{"if", KEY_OPTIONAL, NULL}, {"input", KEY_LATER, NULL}, {"output", KEY_LATER, NULL}, {"export", KEY_LATER, NULL},    \
+	{"if", KEY_OPTIONAL, NULL}, {"input", KEY_OPTIONAL, NULL}, {"output", KEY_OPTIONAL, NULL}, {"export", KEY_OPTIONAL, NULL}, \
 	{"timeout", KEY_OPTIONAL, NULL}, {"then", KEY_OPTIONAL, NULL}, {"metadata", KEY_OPTIONAL, NULL}
 
 static void read_set(struct checker *checker, struct task *task, const struct json *value)
@@ -282,6 +283,69 @@ static const struct json *read_timeout(struct checker *checker, const struct jso
 	return after;
 }
 
+/* ---- Data flow */
+
+/* `from` or `as`; the pointer stands at it. `without`: variables of the language that are not there yet, or not any more. */
+static void read_filter(struct checker *checker, struct transform *transform, const struct json *value, const char *const *without, size_t without_count,
+			bool with_output)
+{
+	const char *kept[CHECKER_VARIABLES_MAX];
+	size_t count = checker->variable_count;
+
+	memcpy(kept, checker->variables, sizeof kept);
+	for (size_t i = 0; i < without_count; i++)
+		for (size_t k = 0; k < count; k++)
+			if (strcmp(checker->variables[k], without[i]) == 0)
+				checker->variables[k] = ""; /* No expression speaks of it. */
+	CHECK(count < CHECKER_VARIABLES_MAX);
+	if (with_output)
+		checker->variables[checker->variable_count++] = "output";
+	if (json_is(value, JSON_STRING)) {
+		transform->expression = read_expression(checker, value);
+	} else if (json_is(value, JSON_OBJECT)) {
+		transform->template = value;
+		checker_template(checker, value, true);
+	} else {
+		checker_fail(checker, NULL, "must be an expression or an object, not %s", json_type_name(value->type));
+	}
+	memcpy(checker->variables, kept, sizeof kept);
+	checker->variable_count = count;
+}
+
+/* `input`, `output` or `export` of a task or of the workflow, if it is there. */
+static void read_transform(struct checker *checker, struct transform *transform, const struct json *owner, const char *name, const char *const *without,
+			   size_t without_count)
+{
+	bool is_input = strcmp(name, "input") == 0;
+	const char *filter = is_input ? "from" : "as";
+	const struct key keys[] = {{"schema", KEY_OPTIONAL, NULL}, {filter, KEY_OPTIONAL, NULL}};
+	const struct json *value = json_get(owner, name);
+	size_t len, inner_len;
+
+	if (!value)
+		return;
+	len = checker_enter(checker, name);
+	if (checker_type(checker, value, JSON_OBJECT, false)) {
+		checker_keys(checker, value, keys, COUNT_OF(keys), is_input ? "'input'" : name[0] == 'o' ? "'output'" : "'export'");
+		if (json_get(value, filter)) {
+			inner_len = checker_enter(checker, filter);
+			read_filter(checker, transform, json_get(value, filter), without, without_count, strcmp(name, "export") == 0);
+			checker_leave(checker, inner_len);
+		}
+		if (json_get(value, "schema")) {
+			inner_len = checker_enter(checker, "schema");
+			transform->schema = checker_schema(checker, json_get(value, "schema"));
+			checker_leave(checker, inner_len);
+		}
+		if (transform->schema) {
+			struct definition_schema *link = arena_alloc(&checker->definition->arena, sizeof *link);
+			*link = (struct definition_schema){transform->schema, checker->definition->schemas};
+			checker->definition->schemas = link;
+		}
+	}
+	checker_leave(checker, len);
+}
+
 /* What any task may have. */
 static void read_common(struct checker *checker, struct task *task, const struct json *value)
 {
@@ -298,6 +362,23 @@ static void read_common(struct checker *checker, struct task *task, const struct
 		checker_leave(checker, len);
 	}
 	task->timeout = read_timeout(checker, value);
+	read_transform(checker, &task->input, value, "input", (const char *const[]){"input"}, 1);
+	read_transform(checker, &task->output, value, "output", NULL, 0);
+	read_transform(checker, &task->export, value, "export", NULL, 0);
+	for (const struct task *above = task->parent; json_get(value, "export") && above; above = above->parent) {
+		if (above->kind == TASK_FORK) {
+			len = checker_enter(checker, "export");
+			checker_fail_key(checker, "export at the fork itself, from its output", "'export' within a fork %s", later);
+			checker_leave(checker, len);
+			break;
+		}
+		if (above->concurrency == 0)
+			continue;
+		len = checker_enter(checker, "export");
+		checker_warn(checker, "give what later tasks need as the loop's output", "within metadata.concurrency an export stays inside the iteration");
+		checker_leave(checker, len);
+		break;
+	}
 }
 
 static void read_case(struct checker *checker, struct switch_case *at, const struct json *value)
@@ -1217,7 +1298,7 @@ static void read_root(struct checker *checker, const struct json *document)
 {
 	static const struct key keys[] = {
 		{"document", KEY_REQUIRED, "document: {dsl: '1.0.3', namespace: …, name: …, version: '1.0.0'}"}, {"do", KEY_REQUIRED, NULL},
-		{"input", KEY_LATER, NULL}, {"use", KEY_OPTIONAL, NULL}, {"timeout", KEY_OPTIONAL, NULL}, {"output", KEY_LATER, NULL},
+		{"input", KEY_OPTIONAL, NULL}, {"use", KEY_OPTIONAL, NULL}, {"timeout", KEY_OPTIONAL, NULL}, {"output", KEY_OPTIONAL, NULL},
 		{"schedule", KEY_OPTIONAL, NULL}, {"evaluate", KEY_LATER, NULL},
 	};
 	struct definition *definition = checker->definition;
@@ -1246,6 +1327,8 @@ static void read_root(struct checker *checker, const struct json *document)
 		checker_fail(checker, "a duration: {hours: 1} or PT1H", "the workflow's own timeout cannot be an expression %s", later);
 		checker_leave(checker, len);
 	}
+	read_transform(checker, &definition->root->input, document, "input", (const char *const[]){"context", "input", "task"}, 3);
+	read_transform(checker, &definition->root->output, document, "output", (const char *const[]){"input", "task"}, 2);
 	if (json_get(document, "do")) {
 		len = checker_enter(checker, "do");
 		read_task_list(checker, definition->root, false, json_get(document, "do"));
@@ -1339,6 +1422,8 @@ void definition_free(struct definition *definition)
 {
 	if (!definition)
 		return;
+	for (struct definition_schema *link = definition->schemas; link; link = link->next)
+		json_schema_free(link->schema);
 	arena_close(&definition->arena);
 	free(definition);
 }

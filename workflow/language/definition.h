@@ -54,6 +54,14 @@ enum task_function {
 };
 
 struct schedule;
+struct json_schema;
+/* `input`, `output` or `export`: what becomes of a value on its way in or out (dsl.md 1.2). All NULL: the value as it is. */
+struct transform {
+	const char *expression; /* `from` or `as` as a text: expression without ${ } */
+	const struct json *template; /* `from` or `as` as an object */
+	struct json_schema *schema; /* owned by the definition */
+};
+
 struct task;
 struct task_list {
 	struct task **tasks;
@@ -90,6 +98,7 @@ struct task {
 	const struct json *timeout; /* template of a duration, or NULL */
 	const char *run_if; /* `if`: expression text without ${ }, or NULL */
 	struct then then;
+	struct transform input, output, export; /* the root's: those of the workflow, which has no export */
 
 	const struct json *set; /* TASK_SET: object or expression string; evaluated as a template */
 
@@ -115,6 +124,11 @@ struct task {
 	const char *built_in; /* on a TASK_DO that an expansion made: "extraction", or the name in use.functions; else NULL */
 };
 
+struct definition_schema {
+	struct json_schema *schema;
+	struct definition_schema *next;
+};
+
 struct text_positions;
 
 /* An expression that only jq can evaluate; it has to be compiled before the definition is good (evaluation.h). */
@@ -133,6 +147,7 @@ struct definition {
 	struct bytes source; /* as it came */
 	const struct json *timeout; /* of a whole run: template of a duration, or NULL */
 	struct task *root; /* TASK_DO, reference "", name "" */
+	struct definition_schema *schemas; /* of all transforms */
 	size_t task_count;
 	struct definition_expression *expressions; /* in the order of the text */
 	size_t expression_count, expression_cap;

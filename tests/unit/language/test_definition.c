@@ -378,9 +378,13 @@ static const struct bad bad[] = {
 	{"do: []", "", 1, 1, "'document' is missing in a definition", "dsl: '1.0.3'"},
 	{DOCUMENT "do: []\nfoo: 1\n", "/foo", 3, 1, "unknown key 'foo' in a definition", ""},
 	{DOCUMENT "do: []\nimput: 1\n", "/imput", 3, 1, "unknown key 'imput'", "did you mean 'input'?"},
-	{DOCUMENT "do: []\ninput: {schema: {}}\n", "/input", 3, 1, "'input' is not supported in this release", NULL},
-	{DOCUMENT "do: []\noutput: {}\n", "/output", 3, 1, "not supported in this release", NULL},
 	{DOCUMENT "do: []\nuse: {catalogs: {}}\n", "/use/catalogs", 3, 7, "not supported in this release", NULL},
+	{DOCUMENT "do: []\ninput: {schema: {}}\n", "/input/schema", 3, 17, "'document' is missing in a schema", NULL},
+	{DOCUMENT "do: []\ninput: {as: .a}\n", "/input/as", 3, 9, "unknown key 'as'", NULL},
+	{DOCUMENT "do: []\ninput: {from: '$context.a'}\n", "/input/from", 3, 15, "$context", NULL},
+	{DOCUMENT "do: []\noutput: {as: '$input.a'}\n", "/output/as", 3, 14, "$input", NULL},
+	{DOCUMENT "do: []\noutput: {from: .a}\n", "/output/from", 3, 10, "unknown key 'from'", NULL},
+	{DOCUMENT "do: []\nexport: {as: .a}\n", "/export", 3, 1, "unknown key 'export'", NULL},
 	{DOCUMENT "do: []\nschedule: {}\n", "/schedule", 3, 11, "must have exactly one of every, cron, after, on", "every"},
 	{DOCUMENT "do: []\nevaluate: {}\n", "/evaluate", 3, 1, "not supported in this release", NULL},
 	/* document */
@@ -447,9 +451,6 @@ static const struct bad bad[] = {
 	{TASK("{raise: {error: mine}}"), "/do/0/a/raise/error", 3, 24, "use.errors has no 'mine'", "define it in use.errors"},
 	{DOCUMENT "do: []\nuse: {errors: {mine: {type: x}}}\n", "/use/errors/mine", 3, 22, "'status' is missing in an error", NULL},
 	{DOCUMENT "do: []\nuse: {extensions: []}\n", "/use/extensions", 3, 7, "'extensions' is not supported in this release", NULL},
-	{TASK("{set: {x: 1}, input: {}}"), "/do/0/a/input", 3, 22, "not supported in this release", NULL},
-	{TASK("{set: {x: 1}, output: {}}"), "/do/0/a/output", 3, 22, "not supported in this release", NULL},
-	{TASK("{set: {x: 1}, export: {}}"), "/do/0/a/export", 3, 22, "not supported in this release", NULL},
 	/* wait, timeout, try */
 	{TASK("{wait: {}}"), "/do/0/a/wait", 3, 15, "at least one of days", NULL},
 	{TASK("{wait: {weeks: 1}}"), "/do/0/a/wait", 3, 15, "weeks", NULL},
@@ -475,6 +476,19 @@ static const struct bad bad[] = {
 	{TASK("{try: [], catch: {retry: {limit: {attempt: {count: 1000001}}}}}"), "/do/0/a/catch/retry/limit/attempt/count", 3, 59, "from 0 to 1000000", NULL},
 	{TASK("{try: [], catch: {retry: {jitter: {from: PT1S}}}}"), "/do/0/a/catch/retry/jitter", 3, 42, "'to' is missing in 'jitter'", NULL},
 	{TASK("{try: [], catch: {do: [b: {set: {x: 1}, then: c}]}}"), "/do/0/a/catch/do/0/b/then", 3, 54, "there is no task 'c' in this list", NULL},
+	{TASK("{set: {x: 1}, input: []}"), "/do/0/a/input", 3, 29, "must be an object, not array", NULL},
+	{TASK("{set: {x: 1}, input: {from: 1}}"), "/do/0/a/input/from", 3, 36, "must be an expression or an object, not number", NULL},
+	{TASK("{set: {x: 1}, input: {from: $input.a}}"), "/do/0/a/input/from", 3, 36, "$input", NULL},
+	{TASK("{set: {x: 1}, output: {as: $output}}"), "/do/0/a/output/as", 3, 35, "$output", NULL},
+	{TASK("{set: {x: 1}, output: {as: {y: '${ $output }'}}}"), "/do/0/a/output/as/y", 3, 39, "$output", NULL},
+	{TASK("{set: {x: '${ $output }'}}"), "/do/0/a/set/x", 3, 18, "$output", NULL},
+	{TASK("{fork: {branches: [b: {set: {x: 1}, export: {as: .}}]}}"), "/do/0/a/fork/branches/0/b/export", 3, 44, "'export' within a fork", NULL},
+	{TASK("{set: {x: 1}, export: {to: .}}"), "/do/0/a/export/to", 3, 31, "unknown key 'to'", NULL},
+	{TASK("{set: {x: 1}, output: {schema: {document: {minimum: a}}}}"), "/do/0/a/output/schema/document/minimum", 3, 60, "JSON Schema: expected number",
+	 NULL},
+	{TASK("{set: {x: 1}, output: {schema: {document: '${ . }'}}}"), "/do/0/a/output/schema/document", 3, 50, "cannot be an expression", NULL},
+	{TASK("{set: {x: 1}, output: {schema: {resource: {endpoint: 'file:x.json'}}}}"), "/do/0/a/output/schema/resource", 3, 40,
+	 "'resource' is not supported", "inlines"},
 	{TASK("{set: {x: 1}, foo: 1}"), "/do/0/a/foo", 3, 22, "unknown key 'foo' in a 'set' task", ""},
 	{TASK("{set: {x: 1}, with: {}}"), "/do/0/a/with", 3, 22, "unknown key 'with' in a 'set' task", NULL},
 	{TASK("{set: {x: 1}, metadata: 1}"), "/do/0/a/metadata", 3, 32, "must be an object, not number", NULL},
@@ -609,7 +623,7 @@ END_TEST
 /* All mistakes of a file come at once, in the order of the text. */
 START_TEST(all_mistakes_come_at_once)
 {
-	static const char *const pointers[] = {"/document/version", "/zzz", "/do/0/one/set/b", "/do/1/two/call", "/do/2/three/if", "/do/3/four/emit", "/do/3/four/output"};
+	static const char *const pointers[] = {"/document/version", "/zzz", "/do/0/one/set/b", "/do/1/two/call", "/do/2/three/if", "/do/3/four/emit"};
 	struct fixture fixture;
 
 	load(&fixture, "document: {dsl: '1.0.3', namespace: a, name: b, version: 1}\n"
@@ -618,7 +632,7 @@ START_TEST(all_mistakes_come_at_once)
 		       "  - one: {set: {b: '${ .a | c( }'}}\n"
 		       "  - two: {call: nope, with: {}}\n"
 		       "  - three: {if: 1, set: {a: 1}}\n"
-		       "  - four: {emit: {}, output: {}}\n");
+		       "  - four: {emit: {}}\n");
 	ck_assert_uint_eq(fixture.problems.errors, COUNT_OF(pointers));
 	for (size_t i = 0; i < COUNT_OF(pointers); i++)
 		ck_assert_str_eq(fixture.problems.items[i].pointer, pointers[i]);
