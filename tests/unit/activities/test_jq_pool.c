@@ -161,7 +161,13 @@ END_TEST
 /* An expression that costs its helper its life costs nobody else anything. */
 START_TEST(deaths_are_replaced)
 {
-	static const char *const killers[] = {"[1,2] | .[nan:1]", "null | setpath([100000000]; 1)", "reduce range(60) as $i (\"x\"; . + .)"};
+	static const char *const killers[] = {
+		"[1,2] | .[nan:1]",
+#ifndef __SANITIZE_THREAD__ /* which has no way to bound the memory of the helper */
+		"null | setpath([100000000]; 1)",
+		"reduce range(60) as $i (\"x\"; . + .)",
+#endif
+	};
 	struct fixture f;
 
 	fixture_open(&f, &(struct jq_pool_config){.evaluate_ms = 60000});
