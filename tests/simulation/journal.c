@@ -177,13 +177,16 @@ static void on_commit(struct world *world, void *arg)
 	}
 	bool full = world->full;
 	world->counters.faults += full;
+	/* From lose_batch on the first one that is going to be acknowledged: to lose another is no fault. */
+	bool lose = world->options.lose_batch != 0 && journal->batches >= world->options.lose_batch && !journal->has_lost && !full && !(crash && crash_when == 1);
+	journal->has_lost |= lose;
 	LIST_EACH(link, &batch) {
 		struct store_append *append = CONTAINER_OF(link, struct store_append, link);
 		append->error = (struct error){0};
 		append->taken_us = append->committed_us = world->now_us;
 		if (full)
 			error_set(&append->error, ERR_FULL, "no space left");
-		else if (world->options.lose_batch == 0 || journal->batches != world->options.lose_batch)
+		else if (!lose)
 			commit_one(world, append);
 	}
 	if (journal->old_size == 0 && journal->count > 20) {

@@ -90,6 +90,7 @@ struct journal {
 	uint64_t old_size; /* a size and root from the middle, for a proof of consistency */
 	struct digest old_root;
 	unsigned batches;
+	bool has_lost; /* see lose_batch */
 };
 
 /* --- the world ---------------------------------------------------------------------------------------------------- */
@@ -122,7 +123,7 @@ struct counters {
 
 struct options {
 	unsigned runs; /* 0: as the seed says */
-	unsigned lose_batch; /* acknowledge the n-th commit and forget it, which no disk may do: the checks have to see it. 0: never */
+	unsigned lose_batch; /* acknowledge the n-th commit (or the first one behind it that is acknowledged at all) and forget it, which no disk may do: the checks have to see it. 0: never */
 	bool verbose;
 };
 
