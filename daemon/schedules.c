@@ -1,7 +1,6 @@
 /* See schedules.h. */
 #include "daemon/schedules.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
+#include "daemon/api.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/base/log.h"
-#include "workflow/base/time.h"
 #include "workflow/language/schedule.h"
 
 #define ZONE_FOLDER "/usr/share/zoneinfo"
@@ -32,8 +30,8 @@ struct item {
 	char last_run[ID_LEN_MAX + 1];
 	uint64_t ticked, skipped;
 	char skipped_why[32];
-	bool paused, is_busy; /* busy: an append of it is under way, which is `writing` */
-	struct writing *writing;
+	bool paused;
+	struct writing *writing; /* the append of it that is under way, or NULL */
 	bool is_stale; /* reload it when that is done */
 	struct schedule_plan *plan; /* its runs that have not been submitted yet, from plan_at on */
 	size_t plan_at;
@@ -97,7 +95,7 @@ static struct item *find(const struct schedules *schedules, const char *id)
 
 static void free_item(struct item *item)
 {
-	CHECK(!item->is_busy);
+	CHECK(item->writing == NULL);
 	list_remove(&item->link);
 	item->owner->count--;
 	definition_release(item->definition);
@@ -133,20 +131,12 @@ static struct entry *add_entry(struct writing *w, enum entry_kind kind)
 	return entry;
 }
 
-static void set_time(struct writing *w, struct entry *entry, const char *name, int64_t ms)
-{
-	char text[TIME_TEXT_LEN + 1];
-
-	time_text(ms, text);
-	json_set_text(&w->arena, entry->data, name, text);
-}
-
 static void add_skipped(struct writing *w, const struct schedule_skipped *skipped)
 {
 	struct entry *entry = add_entry(w, ENTRY_SCHEDULE_SKIPPED);
 
-	set_time(w, entry, "first", skipped->first_ms);
-	set_time(w, entry, "last", skipped->last_ms);
+	api_set_time(&w->arena, entry->data, "first", skipped->first_ms);
+	api_set_time(&w->arena, entry->data, "last", skipped->last_ms);
 	json_set_number(&w->arena, entry->data, "count", (double)skipped->count);
 	if (skipped->is_uncounted)
 		json_set_boolean(&w->arena, entry->data, "more", true);
@@ -158,8 +148,7 @@ static struct writing *begin_writing(struct item *item)
 {
 	struct writing *w = memory_zero(sizeof *w);
 
-	CHECK(!item->is_busy);
-	item->is_busy = true;
+	CHECK(item->writing == NULL);
 	item->writing = w;
 	w->item = item;
 	arena_init(&w->arena);
@@ -171,7 +160,6 @@ static void end_writing(struct writing *w, const struct error *error)
 	struct item *item = w->item;
 	struct schedules *schedules = item->owner;
 
-	item->is_busy = false;
 	item->writing = NULL;
 	if (error->code == ERR_NONE) {
 		for (size_t i = 0; i < w->skipped_count; i++) {
@@ -251,7 +239,7 @@ static void submit_tick(struct writing *w, int64_t due_ms)
 	CHECK(getrandom(random, sizeof random, 0) == sizeof random);
 	id_make(clock_wall_ms(), random, w->run_id);
 	w->due_ms = due_ms;
-	set_time(w, entry, "due", due_ms);
+	api_set_time(&w->arena, entry->data, "due", due_ms);
 	json_set_text(&w->arena, entry->data, "runId", w->run_id);
 	if (w->by_operator)
 		json_set_text(&w->arena, entry->data, "by", "operator");
@@ -270,7 +258,7 @@ static void submit_tick(struct writing *w, int64_t due_ms)
 
 static bool may_tick(const struct item *item)
 {
-	return !item->is_busy && !item->paused && item->definition != NULL && item->owner->daemon->stage < DAEMON_DRAINING;
+	return item->writing == NULL && !item->paused && item->definition != NULL && item->owner->daemon->stage < DAEMON_DRAINING;
 }
 
 /* `after`: the first at once, then so long after the end of the run before. 0: that one is still under way. */
@@ -327,7 +315,7 @@ static void on_timer(uv_timer_t *timer)
 		struct item *item = CONTAINER_OF(link, struct item, link);
 		if (item->retry_ms != 0 && item->retry_ms <= now_ms)
 			item->retry_ms = 0;
-		if (item->retry_ms == 0 && !item->is_busy)
+		if (item->retry_ms == 0 && item->writing == NULL)
 			advance(item);
 	}
 	arm(schedules);
@@ -340,7 +328,7 @@ static void arm(struct schedules *schedules)
 	LIST_EACH (link, &schedules->items) {
 		const struct item *item = CONTAINER_OF(link, struct item, link);
 		int64_t at_ms = item->retry_ms != 0 ? item->retry_ms : item->next_ms;
-		if (at_ms != 0 && !item->is_busy && (due_ms == 0 || at_ms < due_ms))
+		if (at_ms != 0 && item->writing == NULL && (due_ms == 0 || at_ms < due_ms))
 			due_ms = at_ms;
 	}
 	if (due_ms == 0 || schedules->daemon->stage >= DAEMON_DRAINING) {
@@ -445,7 +433,7 @@ static void on_loaded(struct store_read *read)
 
 	if (read->error.code != ERR_NONE) {
 		log_error(LOG_ENGINE, "schedules cannot be read: %s", read->error.message);
-	} else if (item != NULL && item->is_busy) {
+	} else if (item != NULL && item->writing != NULL) {
 		/* What was read is older than what is being written. */
 		item->is_stale = true;
 		for (size_t i = 0; i < loading->count; i++)
@@ -481,7 +469,7 @@ void schedules_reload(struct schedules *schedules, const char *namespace, const 
 
 	snprintf(id, sizeof id, "%.63s.%.63s", namespace, name);
 	item = find(schedules, id);
-	if (item != NULL && item->is_busy)
+	if (item != NULL && item->writing != NULL)
 		item->is_stale = true;
 	else
 		reload(schedules, id);
@@ -540,14 +528,10 @@ void schedules_close(struct schedules *schedules)
 
 /* --- for the API -------------------------------------------------------------------------------------------------- */
 
-static void set_json_time(struct arena *arena, struct json *json, const char *name, int64_t ms)
+static void set_known_time(struct arena *arena, struct json *json, const char *name, int64_t ms)
 {
-	char text[TIME_TEXT_LEN + 1];
-
-	if (ms == 0)
-		return;
-	time_text(ms, text);
-	json_set_text(arena, json, name, text);
+	if (ms != 0)
+		api_set_time(arena, json, name, ms);
 }
 
 static struct json *item_json(const struct item *item, struct arena *arena)
@@ -570,9 +554,9 @@ static struct json *item_json(const struct item *item, struct arena *arena)
 		json_set_text(arena, json, "overlap", overlaps[schedule->overlap]);
 		json_set_text(arena, json, "catchUp", catch_ups[schedule->catch_up]);
 	}
-	set_json_time(arena, json, "addedAt", item->added_ms);
-	set_json_time(arena, json, "nextAt", item->paused ? 0 : item->next_ms);
-	set_json_time(arena, json, "lastAt", item->last_due_ms);
+	set_known_time(arena, json, "addedAt", item->added_ms);
+	set_known_time(arena, json, "nextAt", item->paused ? 0 : item->next_ms);
+	set_known_time(arena, json, "lastAt", item->last_due_ms);
 	if (item->last_run[0] != '\0')
 		json_set_text(arena, json, "lastRun", item->last_run);
 	json_set_number(arena, json, "runs", (double)item->ticked);
@@ -619,7 +603,7 @@ int schedules_control(struct schedules *schedules, struct schedule_control *cont
 
 	if (item == NULL)
 		return error_set(error, ERR_NOT_FOUND, "there is no schedule %.130s; reprise schedule list shows those there are", control->id);
-	if (item->is_busy)
+	if (item->writing != NULL)
 		return error_set(error, ERR_BUSY, "schedule %s is being written just now; try again", item->id);
 	if (control->verb == SCHEDULE_TRIGGER && item->definition == NULL)
 		return error_set(error, ERR_INVALID, "schedule %s cannot run: its definition or its time zone cannot be read; the log says why", item->id);
