@@ -1,5 +1,5 @@
 /* Expressions that need jq, on their way to the helper program `reprise-jq` and back: requests, answers and frames, as bytes. Who
- * needs a result (workflow/decide.c), who asks for it (activities/jq_pool.c, cli/jq.c) and who answers (activities/jq_helper.c) agree here
+ * needs a result (workflow/decide_expressions.c), who asks for it (activities/jq_pool.c, cli/jq.c) and who answers (activities/jq_helper.c) agree here
  * and nowhere else.
  *
  *   frame     length, 4 bytes, little endian │ that many bytes
