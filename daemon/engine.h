@@ -4,7 +4,7 @@
  *
  * One decision of a run is in flight at a time; further triggers wait in the run's inbox. Memory changes only after commit:
  * on_entries_committed() is the one place that folds entries in, release_effects() the one that lets effects leave.
- * A run with nothing in flight and nothing due soon is parked: memory keeps its id and deadline.
+ * A run with nothing in flight and nothing due soon is parked: memory keeps its id, its deadline and the ids of what listens for events.
  *
  * Thread: the loop. New here? Read engine_submit(), then on_entries_committed() in engine.c. */
 #pragma once
@@ -62,6 +62,22 @@ struct engine_evaluate {
 	struct list link; /* the port's own */
 };
 
+/* One event of the journal for one listener (events are pulled: the next one is offered after on_done). */
+struct engine_offer;
+struct engine_offer {
+	/* Request; borrowed until on_done. */
+	const char *run_id, *step_id; /* as listen() named them */
+	uint64_t seq; /* of the entry that brought the event: what is not above the last one it consumed is ignored */
+	int64_t time_ms; /* of that entry */
+	struct bytes event; /* the canonical envelope */
+	void (*on_done)(struct engine_offer *offer); /* may fire inside engine_offer_event(): go on in a loop, not from inside */
+	void *owner;
+	/* Result. ERR_NONE: decided, and durable where it was consumed. Else it was not decided and the listener has seen nothing of it:
+	 * ERR_NOT_FOUND: there is no such listener any more; ERR_CANCELLED: the daemon stops; the run's own error where it is broken. */
+	bool consumed;
+	struct error error;
+};
+
 struct engine_ports {
 	void *arg;
 	uint64_t (*now_us)(void *arg);
@@ -74,6 +90,13 @@ struct engine_ports {
 	int (*start_activity)(void *arg, struct activity *activity, struct error *error); /* activity_start() */
 	void (*cancel_activity)(void *arg, struct activity *activity);
 	void (*close_activity)(void *arg, struct activity *activity); /* activity_close() */
+	/* A `listen` task waits for events: offer it all of the journal with time_ms >= since_ms and seq > after_seq, in order, then each that
+	 * comes, as long as it listens. task->listen says which; it lives as long as the definition, of which the port takes a reference
+	 * of its own. The texts are borrowed for the call. A listener that is busy with an event's `foreach` ends, and listens again after
+	 * that. NULL: nothing comes. */
+	void (*listen)(void *arg, const char *run_id, const char *step_id, const struct task *task, struct definition *definition, int64_t since_ms, uint64_t after_seq);
+	/* It is over, or its run is (step_id NULL: all of the run). An offer that is under way is answered all the same. */
+	void (*unlisten)(void *arg, const char *run_id, const char *step_id);
 	/* Something was committed for a run: wake streams and waiters of the API. May be NULL. */
 	void (*on_committed)(void *arg, const char *run_id, uint64_t seq_last, bool ended);
 	/* A run cannot go on (damaged, or its definition is gone): say it once, keep it out of the way. May be NULL. */
@@ -127,6 +150,12 @@ struct engine_cancel {
 };
 /* 0, or ERR_NOT_FOUND: no such run is under way (it may have ended: ask the store). */
 int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct error *error);
+
+/* --- events ------------------------------------------------------------------------------------------------------- */
+
+/* 0; or ERR_NOT_FOUND: no such run is under way, ERR_BUSY: the engine stops; on_done then never fires. A parked run is loaded for it: offer
+ * it what may match only (event_strategy_rejects()). */
+int engine_offer_event(struct engine *engine, struct engine_offer *offer, struct error *error);
 
 /* --- looking ------------------------------------------------------------------------------------------------------ */
 

@@ -84,6 +84,13 @@ struct catch {
 	const struct retry *retry; /* or NULL */
 };
 
+/* TASK_LISTEN, consumption.h. */
+struct event_strategy;
+struct listen {
+	const struct event_strategy *to;
+	unsigned reading; /* enum event_reading */
+};
+
 struct task {
 	enum task_kind kind;
 	const char *name;
@@ -118,6 +125,10 @@ struct task {
 	const struct catch *catch; /* TASK_TRY */
 
 	const struct json *wait; /* TASK_WAIT: template of a duration */
+
+	const struct json *emit; /* TASK_EMIT: template of the event's attributes */
+
+	const struct listen *listen; /* TASK_LISTEN; `each` and `at` name the variables of its `foreach`, whose tasks stand in one `do`, its body */
 
 	enum task_function function; /* TASK_CALL */
 	const struct json *with; /* TASK_CALL: template of the arguments */
