@@ -13,6 +13,7 @@ enum {
 	CLOUD_EVENT_ATTRIBUTES_MAX = 64,
 	CLOUD_EVENT_NAME_MAX = 64, /* bytes of an attribute's name; the specification advises 20 */
 	CLOUD_EVENT_TEXT_MAX = 4096, /* bytes of an attribute's value */
+	CLOUD_EVENT_LEVELS_MAX = 100, /* of an envelope; what workflows put around it must be readable too (JSON_DEPTH_MAX) */
 };
 
 /* All of it lies in the arena given. */
