@@ -238,6 +238,22 @@ void checker_expression(struct checker *checker, const char *text)
 	checker_fail(checker, hint, "%s", strstr(text, "$secrets") ? "a secret cannot stand here, and only alone elsewhere" : error.message);
 }
 
+const char *checker_read_expression(struct checker *checker, const struct json *value)
+{
+	struct bytes inner;
+	const char *text;
+
+	if (!json_is(value, JSON_STRING)) {
+		checker_fail(checker, NULL, "must be an expression, not %s", json_type_name(value->type));
+		return "";
+	}
+	text = value->string.text;
+	if (expression_unwrap(text, &inner))
+		text = arena_text_len(&checker->definition->arena, (const char *)inner.data, inner.len);
+	checker_expression(checker, text);
+	return text;
+}
+
 /* ".a.b" or "$item.x" without ${ }: the author most likely meant the value. */
 static bool looks_unwrapped(struct checker *checker, const char *text)
 {

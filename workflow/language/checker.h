@@ -58,6 +58,8 @@ void checker_integer(struct checker *checker, const struct json *value, double l
 
 /* An expression without its ${ }. */
 void checker_expression(struct checker *checker, const char *text);
+/* An expression field: with or without ${ }. The text without. */
+const char *checker_read_expression(struct checker *checker, const struct json *value);
 /* A value field: every expression in it; with lint also strings that look like unwrapped ones. */
 void checker_template(struct checker *checker, const struct json *value, bool lint);
 

@@ -185,23 +185,6 @@ static const char *read_variable(struct checker *checker, const struct json *obj
 	return fallback;
 }
 
-/* An expression field: with or without ${ }. The text without. */
-static const char *read_expression(struct checker *checker, const struct json *value)
-{
-	struct bytes inner;
-	const char *text;
-
-	if (!json_is(value, JSON_STRING)) {
-		checker_fail(checker, NULL, "must be an expression, not %s", json_type_name(value->type));
-		return "";
-	}
-	text = value->string.text;
-	if (expression_unwrap(text, &inner))
-		text = arena_text_len(&checker->definition->arena, (const char *)inner.data, inner.len);
-	checker_expression(checker, text);
-	return text;
-}
-
 /* `then` as it is written; which task a name means is known when the whole list is read (resolve_jumps). The pointer stands at it. */
 static struct then read_then(struct checker *checker, const struct json *value)
 {
@@ -301,7 +284,7 @@ static void read_filter(struct checker *checker, struct transform *transform, co
 	if (with_output)
 		checker->variables[checker->variable_count++] = "output";
 	if (json_is(value, JSON_STRING)) {
-		transform->expression = read_expression(checker, value);
+		transform->expression = checker_read_expression(checker, value);
 	} else if (json_is(value, JSON_OBJECT)) {
 		transform->template = value;
 		checker_template(checker, value, true);
@@ -353,7 +336,7 @@ static void read_common(struct checker *checker, struct task *task, const struct
 
 	if (json_get(value, "if")) {
 		len = checker_enter(checker, "if");
-		task->run_if = read_expression(checker, json_get(value, "if"));
+		task->run_if = checker_read_expression(checker, json_get(value, "if"));
 		checker_leave(checker, len);
 	}
 	if (json_get(value, "then")) {
@@ -391,7 +374,7 @@ static void read_case(struct checker *checker, struct switch_case *at, const str
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a case of 'switch'");
 	if (json_get(value, "when")) {
 		len = checker_enter(checker, "when");
-		at->when = read_expression(checker, json_get(value, "when"));
+		at->when = checker_read_expression(checker, json_get(value, "when"));
 		checker_leave(checker, len);
 	}
 	if (json_get(value, "then")) {
@@ -517,7 +500,7 @@ static const char *read_expression_member(struct checker *checker, const struct 
 	if (!json_get(object, name))
 		return NULL;
 	len = checker_enter(checker, name);
-	text = read_expression(checker, json_get(object, name));
+	text = checker_read_expression(checker, json_get(object, name));
 	checker_leave(checker, len);
 	return text;
 }
@@ -770,7 +753,7 @@ static void read_for(struct checker *checker, struct task *task, const struct js
 		if (json_is(in, JSON_ARRAY))
 			checker_fail(checker, "put the array into a 'set' task before", "an array in 'in' %s", later);
 		else
-			task->in = read_expression(checker, in);
+			task->in = checker_read_expression(checker, in);
 		checker_leave(checker, inner_len);
 	}
 	checker_leave(checker, len);
@@ -785,7 +768,7 @@ static void read_for(struct checker *checker, struct task *task, const struct js
 		if (task->concurrency > 0)
 			checker_fail_key(checker, "leave out metadata.concurrency: a condition needs one iteration after the other",
 					 "'while' cannot stand with metadata.concurrency");
-		task->condition = read_expression(checker, condition);
+		task->condition = checker_read_expression(checker, condition);
 		checker_leave(checker, len);
 	}
 	if (body) {
