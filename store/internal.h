@@ -15,6 +15,7 @@ enum {
 	STORE_BUSY_MS = 1000, /* wait for a lock of a foreign process before saying so */
 	STORE_STOP_BUSY_TRIES = 5, /* … and so often while the store closes */
 	STORE_PAGE_BYTES_MAX = 16 << 20, /* bytes of one page of reader_entries() */
+	STORE_EVENTS_BYTES_MAX = 4 << 20, /* of one page of reader_events(), which has one event at least */
 	STORE_PATH_MAX = 4096,
 	STORE_KEY_FILE_MAX = 16384,
 	STORE_NOTE_MAX = 65536, /* a checkpoint with its cosignatures */
@@ -148,6 +149,9 @@ int definition_table_check(struct connection *connection, const struct entry *en
 int definition_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
 /* schedule_table.c */
 int schedule_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
+/* event_table.c. ERR_EXISTS: an event of this key is known. */
+int event_table_check(struct connection *connection, const struct entry *entry, struct error *error);
+int event_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
 /* Is it the last that key.added told of for this purpose? */
 int definition_table_key_is_newest(struct connection *connection, const char *purpose, const char *key_id, bool *newest, struct error *error);
 

@@ -9,13 +9,14 @@
 static const char put_sql[] =
 	"INSERT INTO schedule(id, seq, definition, namespace, name, version, added_ms, accounted_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT(id) DO "
 	"UPDATE SET seq = excluded.seq, definition = excluded.definition, version = excluded.version, added_ms = excluded.added_ms, "
-	"accounted_ms = excluded.accounted_ms WHERE definition != excluded.definition";
+	"accounted_ms = excluded.accounted_ms, event_seq = 0 WHERE definition != excluded.definition";
 static const char remove_sql[] = "DELETE FROM schedule WHERE id = ?1";
 static const char ticked_sql[] =
-	"UPDATE schedule SET last_due_ms = ?2, last_run = ?3, ticked = ticked + 1, accounted_ms = CASE WHEN ?4 THEN accounted_ms ELSE max(accounted_ms, ?2) END "
-	"WHERE id = ?1";
+	"UPDATE schedule SET last_due_ms = ?2, last_run = ?3, ticked = ticked + 1, accounted_ms = CASE WHEN ?4 THEN accounted_ms ELSE max(accounted_ms, ?2) END, "
+	"event_seq = max(event_seq, ?5) WHERE id = ?1";
 static const char skipped_sql[] =
-	"UPDATE schedule SET skipped = skipped + ?3, skipped_why = ?4, accounted_ms = max(accounted_ms, ?2) WHERE id = ?1";
+	"UPDATE schedule SET skipped = skipped + ?3, skipped_why = ?4, accounted_ms = max(accounted_ms, ?2), event_seq = max(event_seq, ?5) "
+	"WHERE id = ?1";
 static const char paused_sql[] = "UPDATE schedule SET paused = ?2 WHERE id = ?1";
 
 static int64_t time_of(const struct entry *entry, const char *name)
@@ -66,6 +67,7 @@ int schedule_table_apply(struct connection *connection, const struct entry *entr
 		bind_time(statement, 2, time_of(entry, "due"));
 		bind_text(statement, 3, text_or_empty(entry->data, "runId"));
 		bind_number(statement, 4, json_get(entry->data, "by") != NULL);
+		bind_number(statement, 5, (uint64_t)json_get_number(entry->data, "eventSeq", 0));
 		break;
 	case ENTRY_SCHEDULE_SKIPPED:
 		statement = statement_take(connection, skipped_sql, error);
@@ -74,6 +76,7 @@ int schedule_table_apply(struct connection *connection, const struct entry *entr
 		bind_time(statement, 2, time_of(entry, "last"));
 		bind_number(statement, 3, (uint64_t)json_get_number(entry->data, "count", 1));
 		bind_text(statement, 4, text_or_empty(entry->data, "why"));
+		bind_number(statement, 5, (uint64_t)json_get_number(entry->data, "eventSeq", 0));
 		break;
 	case ENTRY_SCHEDULE_PAUSED:
 	case ENTRY_SCHEDULE_RESUMED:
@@ -93,7 +96,7 @@ int schedule_table_apply(struct connection *connection, const struct entry *entr
 
 #define SCHEDULE_QUERY                                                                                                                              \
 	"SELECT s.id, s.seq, s.definition, s.namespace, s.name, s.version, s.added_ms, s.accounted_ms, coalesce(s.last_due_ms, 0), s.last_run, s.ticked, " \
-	"s.skipped, s.skipped_why, s.paused, coalesce(r.ended_ms, 0), r.seq IS NOT NULL FROM schedule s LEFT JOIN run r ON r.id = s.last_run "
+	"s.skipped, s.skipped_why, s.paused, coalesce(r.ended_ms, 0), r.seq IS NOT NULL, s.event_seq FROM schedule s LEFT JOIN run r ON r.id = s.last_run "
 static const char list_sql[] = SCHEDULE_QUERY "WHERE s.id > ?1 ORDER BY s.id LIMIT ?2";
 static const char get_sql[] = SCHEDULE_QUERY "WHERE s.id = ?1 LIMIT ?2";
 
@@ -130,6 +133,7 @@ static int read_rows(struct store_reader *reader, struct arena *arena, const cha
 			.paused = column_number(statement, 13) != 0,
 			.last_ended_ms = (int64_t)column_number(statement, 14),
 			.last_is_known = column_number(statement, 15) != 0,
+			.event_seq = column_number(statement, 16),
 		};
 		column_digest(statement, 2, &schedule->definition);
 	}

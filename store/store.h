@@ -184,11 +184,31 @@ struct store_schedule {
 	bool last_is_known; /* false: retention took the run away */
 	uint64_t ticked, skipped;
 	const char *skipped_why; /* the last time; NULL: never */
+	uint64_t event_seq; /* `on`: all events up to this one have counted; 0: none yet */
 	bool paused;
 };
 /* By id, from after_id on (NULL: from the first). */
 int reader_schedules(struct store_reader *reader, struct arena *arena, const char *after_id, size_t limit, struct store_schedule **schedules, size_t *count, struct error *error);
 int reader_schedule(struct store_reader *reader, struct arena *arena, const char *id, struct store_schedule **schedule, size_t *count, struct error *error); /* count 0: none */
+
+/* An event that came in or was emitted, as long as it is known. */
+struct store_event {
+	uint64_t seq; /* of event.received or event.emitted */
+	int64_t time_ms; /* of that entry */
+	struct bytes event; /* the canonical envelope; data NULL: erased */
+};
+/* In order, behind after_seq, with time_ms >= since_ms. *next: behind which one to go on; *count 0: there are no more. A page ends early where its
+ * events are large. */
+int reader_events(struct store_reader *reader, struct arena *arena, uint64_t after_seq, int64_t since_ms, size_t limit, struct store_event **events,
+		  size_t *count, uint64_t *next, struct error *error);
+/* Behind which seq the events with time_ms >= since_ms begin; the journal's last one where there are none. */
+int reader_events_begin(struct store_reader *reader, int64_t since_ms, uint64_t *after_seq, struct error *error);
+/* What events.forgotten may name: the first known event that is not older than before_ms, or the limit-th. *count: how many are older,
+ * up to the limit. */
+int reader_events_old(struct store_reader *reader, int64_t before_ms, size_t limit, uint64_t *before, size_t *count, struct error *error);
+int reader_event_count(struct store_reader *reader, uint64_t *count, struct error *error);
+/* Up to which seq a sink has everything. ERR_NOT_FOUND: nothing was ever written of it. */
+int reader_sink(struct store_reader *reader, const char *name, uint64_t *position, struct error *error);
 
 struct store_document {
 	uint64_t seq;

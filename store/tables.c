@@ -55,6 +55,8 @@ int tables_check(struct connection *connection, const struct entry *entries, siz
 			check_run(connection, entries, i, error);
 		else if (entries[i].kind == ENTRY_DEFINITION_ADDED)
 			definition_table_check(connection, &entries[i], error);
+		else if (entries[i].kind == ENTRY_EVENT_RECEIVED)
+			event_table_check(connection, &entries[i], error);
 	}
 	return error->code;
 }
@@ -70,6 +72,8 @@ static int apply_stretch(struct connection *connection, const struct entry *entr
 	for (size_t i = 0; i < count; i++) {
 		if (entries[i].kind == ENTRY_FACT_RECORDED)
 			fact_table_apply(connection, run, &entries[i], error);
+		else if (entries[i].kind == ENTRY_EVENT_EMITTED)
+			event_table_apply(connection, &entries[i], error);
 		else
 			run_table_apply(connection, run, &entries[i], error);
 		if (error->code != ERR_NONE)
@@ -85,7 +89,8 @@ int tables_apply(struct connection *connection, const struct entry *entries, siz
 		size_t end = i + 1;
 
 		if (run_id == NULL) {
-			if (definition_table_apply(connection, &entries[i], error) != 0 || schedule_table_apply(connection, &entries[i], error) != 0)
+			if (definition_table_apply(connection, &entries[i], error) != 0 || schedule_table_apply(connection, &entries[i], error) != 0 ||
+			    event_table_apply(connection, &entries[i], error) != 0)
 				return error->code;
 			i = end;
 			continue;
@@ -198,7 +203,7 @@ static int compare_table(struct rebuild *rebuild, const char *table, struct erro
 int store_check_tables(const char *data_dir, struct error *error)
 {
 	static const char *const tables[] = {"journal",	   "journal_node", "run",	    "run_label",  "run_entry", "fact",
-					     "definition", "document",	   "configuration", "public_key", "timer", "schedule"};
+					     "definition", "document",	   "configuration", "public_key", "timer", "schedule", "event", "sink"};
 	struct rebuild rebuild = {0};
 	char path[STORE_PATH_MAX], *attach = NULL;
 	struct buffer uri;

@@ -42,8 +42,13 @@
  * fact.erased         subject, payload, reason?
  * timer.set           runId, timer, due
  * timer.fired         runId, timer (wait, retry, attempt or timeout), stepId? (absent: the run's timeout), attemptDue? (retry)
- * schedule.ticked     schedule, due, runId, by? (operator: it was not due), zone? (digest of the zone's rules)
- * schedule.skipped    schedule, first, last, count, more? (of them some uncounted), why
+ * event.received      event, key                         value: the canonical envelope; key: cloud_event_key()
+ * event.emitted       runId, stepId, event, key          the same of an `emit`
+ * event.consumed      runId, stepId, event, eventSeq, filter …   of a `listen`; value: the envelope again, so that a run has all that its replay needs
+ * events.forgotten    before                             events below this seq are no longer known: neither as duplicates nor to new listeners
+ * sink.advanced       sink, position                     the sink has all events of the journal up to this seq
+ * schedule.ticked     schedule, due, runId, by? (operator: it was not due), zone? (digest of the zone's rules), eventSeq? (the last event of it)
+ * schedule.skipped    schedule, first, last, count, more? (of them some uncounted), why, eventSeq?
  * schedule.paused     schedule, reason?                  schedule.resumed schedule        value: the reason
  *
  * A task that is pure (set, a private pure function) is one entry: task.completed. "record" is the attempt's record:
@@ -82,7 +87,12 @@
 	X(ENTRY_SCHEDULE_TICKED, "schedule.ticked", 0)      \
 	X(ENTRY_SCHEDULE_SKIPPED, "schedule.skipped", 0)    \
 	X(ENTRY_SCHEDULE_PAUSED, "schedule.paused", 0)      \
-	X(ENTRY_SCHEDULE_RESUMED, "schedule.resumed", 0)
+	X(ENTRY_SCHEDULE_RESUMED, "schedule.resumed", 0)    \
+	X(ENTRY_EVENT_RECEIVED, "event.received", 0)        \
+	X(ENTRY_EVENT_EMITTED, "event.emitted", 1)          \
+	X(ENTRY_EVENT_CONSUMED, "event.consumed", 1)        \
+	X(ENTRY_EVENTS_FORGOTTEN, "events.forgotten", 0)    \
+	X(ENTRY_SINK_ADVANCED, "sink.advanced", 0)
 
 enum entry_kind {
 #define X(kind, text, run) kind,

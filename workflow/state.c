@@ -1023,6 +1023,8 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 		rc = apply_timer(state, entry, &arena, error);
 		break;
 	case ENTRY_TIMER_SET:
+	case ENTRY_EVENT_EMITTED:
+	case ENTRY_EVENT_CONSUMED:
 	case ENTRY_DOCUMENT_ADDED: /* stands among a run's entries when its input held the document */
 		break;
 	case ENTRY_JOURNAL_OPENED:
@@ -1038,6 +1040,9 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	case ENTRY_SCHEDULE_SKIPPED:
 	case ENTRY_SCHEDULE_PAUSED:
 	case ENTRY_SCHEDULE_RESUMED:
+	case ENTRY_EVENT_RECEIVED:
+	case ENTRY_EVENTS_FORGOTTEN:
+	case ENTRY_SINK_ADVANCED:
 	case ENTRY_KIND_COUNT:
 		rc = corrupt(state, entry, "no such entry belongs to a run", error);
 		break;

@@ -6,7 +6,7 @@ enum { STEPS = 3000, OPEN_MAX = 40 };
 struct workload {
 	struct fixture *f;
 	uint32_t seed;
-	unsigned runs, open_count;
+	unsigned runs, open_count, received;
 	unsigned open[OPEN_MAX];
 };
 
@@ -44,12 +44,25 @@ static void make_fact(struct workload *w, struct entry *entry, const char *run)
 	entry_add_value(arena, entry, "fact", BYTES_OF("{\"object\":1}"));
 }
 
+/* Of few keys, so that some are known already. */
+static void make_emitted(struct workload *w, struct entry *entry, const char *run)
+{
+	struct arena *arena = &w->f->arena;
+	unsigned n = pick(w, 40);
+	struct digest key = digest_of(bytes_text(arena_printf(arena, "%u", n)));
+
+	make_step(arena, entry, ENTRY_EVENT_EMITTED, run, "/do/0/x@1", (struct bytes){0});
+	json_set_digest(arena, entry->data, "key", &key);
+	entry_add_value(arena, entry, "event", bytes_text(arena_printf(arena, "{\"id\":\"%u\"}", n)));
+}
+
 /* One decision of one run: 1 to 4 entries. */
 static size_t make_decision(struct workload *w, struct entry *entries)
 {
 	static const enum entry_kind kinds[] = {ENTRY_TASK_STARTED,   ENTRY_ATTEMPT_STARTED, ENTRY_ATTEMPT_SUCCEEDED,
 						ENTRY_TASK_COMPLETED, ENTRY_RUN_SUSPENDED,   ENTRY_RUN_RESUMED,
-						ENTRY_TIMER_SET,      ENTRY_TIMER_FIRED,     ENTRY_FACT_RECORDED};
+						ENTRY_TIMER_SET,      ENTRY_TIMER_FIRED,     ENTRY_FACT_RECORDED,
+						ENTRY_EVENT_EMITTED,  ENTRY_EVENT_CONSUMED};
 	static const enum entry_kind ends[] = {ENTRY_RUN_COMPLETED, ENTRY_RUN_FAULTED, ENTRY_RUN_CANCELLED, ENTRY_RUN_KILLED};
 	struct arena *arena = &w->f->arena;
 	size_t count = 1 + pick(w, 4);
@@ -74,6 +87,8 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 		}
 		if (kind == ENTRY_FACT_RECORDED)
 			make_fact(w, &entries[i], run);
+		else if (kind == ENTRY_EVENT_EMITTED)
+			make_emitted(w, &entries[i], run);
 		else if (kind == ENTRY_TIMER_SET || kind == ENTRY_TIMER_FIRED)
 			make_timer(w, &entries[i], kind, run);
 		else
@@ -89,7 +104,8 @@ static size_t make_other(struct workload *w, struct entry *entry)
 	static const enum entry_kind kinds[] = {ENTRY_DEFINITION_ADDED, ENTRY_DOCUMENT_ADDED, ENTRY_CONFIG_LOADED,
 						ENTRY_DAEMON_STARTED,
 						ENTRY_SCHEDULE_TICKED, ENTRY_SCHEDULE_SKIPPED,
-						ENTRY_SCHEDULE_PAUSED, ENTRY_SCHEDULE_RESUMED};
+						ENTRY_SCHEDULE_PAUSED, ENTRY_SCHEDULE_RESUMED,
+						ENTRY_EVENT_RECEIVED, ENTRY_EVENTS_FORGOTTEN, ENTRY_SINK_ADVANCED};
 	struct arena *arena = &w->f->arena;
 	unsigned n = pick(w, 8);
 
@@ -116,6 +132,18 @@ static size_t make_other(struct workload *w, struct entry *entry)
 			json_set_number(arena, entry->data, "count", 1 + pick(w, 5));
 			json_set_text(arena, entry->data, "why", "missed");
 		}
+		if (pick(w, 3) == 0)
+			json_set_number(arena, entry->data, "eventSeq", pick(w, 1000));
+	} else if (entry->kind == ENTRY_EVENT_RECEIVED) {
+		struct digest key = digest_of(bytes_text(arena_printf(arena, "received %u", w->received)));
+
+		json_set_digest(arena, entry->data, "key", &key);
+		entry_add_value(arena, entry, "event", bytes_text(arena_printf(arena, "{\"id\":\"received %u\"}", w->received++)));
+	} else if (entry->kind == ENTRY_EVENTS_FORGOTTEN) {
+		json_set_number(arena, entry->data, "before", pick(w, 2000));
+	} else if (entry->kind == ENTRY_SINK_ADVANCED) {
+		json_set_text(arena, entry->data, "sink", arena_printf(arena, "sink-%u", pick(w, 3)));
+		json_set_number(arena, entry->data, "position", pick(w, 1000));
 	} else if (entry->kind == ENTRY_DOCUMENT_ADDED) {
 		json_set_text(arena, entry->data, "mediaType", "text/plain");
 		entry_add_value(arena, entry, "document", bytes_text(arena_printf(arena, "document %u", n)));
@@ -191,6 +219,9 @@ START_TEST(tampered_rows_are_found)
 		{"timer", "UPDATE timer SET due_ms = due_ms + 1"},
 		{"schedule", "UPDATE schedule SET ticked = ticked + 1"},
 		{"schedule", "DELETE FROM schedule"},
+		{"event", "DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)"},
+		{"event", "UPDATE event SET time_ms = time_ms + 1"},
+		{"sink", "UPDATE sink SET position = position + 1"},
 		{"journal_node", "INSERT INTO journal_node VALUES(8, 99999, zeroblob(32))"},
 	};
 	struct fixture f;

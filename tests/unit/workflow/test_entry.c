@@ -56,7 +56,9 @@ START_TEST(every_kind)
 		ck_assert_int_eq(entry_kind_touches_run(kind), strncmp(name, "run.", 4) == 0 || strncmp(name, "task.", 5) == 0 ||
 								       strncmp(name, "attempt.", 8) == 0 ||
 								       strncmp(name, "timer.", 6) == 0 ||
-								       strcmp(name, "fact.recorded") == 0);
+								       strcmp(name, "fact.recorded") == 0 ||
+								       strcmp(name, "event.emitted") == 0 ||
+								       strcmp(name, "event.consumed") == 0);
 		buffer_init(&out, 1024);
 		ck_assert_int_eq(entry_encode(&entry, "o", 9007199254740991, &out, &error), 0);
 		ck_assert_int_eq(entry_decode(&arena, buffer_bytes(&out), NULL, &back, &error), 0);
