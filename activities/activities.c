@@ -244,7 +244,7 @@ int activity_start(struct activities *activities, struct activity *activity, str
 	activity->result = (struct activity_result){0};
 	activity->work = NULL;
 	list_init(&activity->link);
-	CHECK(activity->kind < ACTIVITY_KIND_COUNT);
+	CHECK(activity->kind < ACTIVITY_KIND_COUNT && starters[activity->kind] != NULL);
 	if (activities->closing)
 		return error_set(error, ERR_BUSY, "the daemon stops");
 	if (activities->queued >= ACTIVITY_QUEUE_MAX && (activity->kind == ACTIVITY_INFERENCE || activity->kind == ACTIVITY_EXTRACT))

@@ -16,7 +16,8 @@ enum {
 	ACTIVITY_DETAIL_MAX = 400,
 };
 
-enum activity_kind { ACTIVITY_HTTP, ACTIVITY_INFERENCE, ACTIVITY_SECTIONS, ACTIVITY_EXTRACT, ACTIVITY_KIND_COUNT };
+/* ACTIVITY_RUN is a child run: the daemon's own (daemon/children.h), nothing of this folder. */
+enum activity_kind { ACTIVITY_HTTP, ACTIVITY_INFERENCE, ACTIVITY_SECTIONS, ACTIVITY_EXTRACT, ACTIVITY_RUN, ACTIVITY_KIND_COUNT };
 
 /* The stages of the contract (interface.md 3), in microseconds of one monotonic clock. An activity fills in queue, dispatch,
  * connect, first_token, generation, parse and ground; the engine the rest. connect, first_token and generation are activity. */
@@ -49,6 +50,7 @@ struct activity_result {
 	 * "configuration", "reproducibility", "runtime", "response", "finishReason"?, "promptTokens"?, "completionTokens"?, "clock"},
 	 * and "runtimeName" (as configured) and "simulated"? for the fact's document. */
 	const struct json *evidence;
+	const struct json *error; /* ACTIVITY_RUN, not ok: the error of the child; else NULL */
 
 	struct stage_times stages;
 	/* Monotonic: from connecting (or the first byte handed to the socket) to the last response byte. Both 0: never got there. */
@@ -69,6 +71,8 @@ struct activity {
 	const char *namespace; /* of the workflow, for its secrets; NULL: it may use none */
 	const char *idempotency_key; /* 64 hex digits */
 	unsigned attempt; /* from 1 */
+	unsigned depth; /* ACTIVITY_RUN: how many runs are around this one */
+	bool is_kill; /* when it is cancelled: because its run was killed */
 	const struct json *with; /* evaluated arguments */
 	activity_done_cb on_done;
 	void *owner;

@@ -21,6 +21,7 @@ static int add_filters(struct command *command, struct buffer *path)
 		return status;
 	query_add(path, "status", status_word);
 	query_add(path, "workflow", command_option(command, "workflow"));
+	query_add(path, "parent", command_option(command, "parent"));
 	query_add(path, "label", command_option(command, "label"));
 	query_add(path, "since", since);
 	query_add(path, "until", until);

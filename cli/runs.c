@@ -217,7 +217,7 @@ void run_print(struct command *command, const struct json *run)
 	struct arena *arena = &command->arena;
 	const char *status = json_get_text(run, "status");
 	const char *wall = run_wall_text(command, run);
-	enum { TASKS_SHOWN_MAX = 40 };
+	enum { TASKS_SHOWN_MAX = 40, CHILDREN_SHOWN_MAX = 20 };
 
 	output_line(output, "run       %s", json_get_text(run, "id"));
 	const char *workflow = run_workflow_text(command, run);
@@ -232,6 +232,13 @@ void run_print(struct command *command, const struct json *run)
 	if (json_get_text(run, "createdAt") != NULL)
 		output_line(output, "created   %s%s%s", output_time(output, arena, json_get_text(run, "createdAt")), wall != NULL ? run_ended(run) ? ", took " : ", for " : "",
 			    wall != NULL ? wall : "");
+	const struct json *parent = json_get(run, "parent"), *children = json_get(run, "children");
+	if (parent != NULL)
+		output_line(output, "parent    %s  (%s)", json_get_text(parent, "run"), json_get_text(parent, "step"));
+	if (json_count(children) > 0)
+		output_line(output, "children  %.0f  (reprise list --parent %s)", (double)json_count(children) + json_get_number(run, "childrenLeftOut", 0), json_get_text(run, "id"));
+	for (size_t i = 0; i < json_count(children) && i < CHILDREN_SHOWN_MAX; i++)
+		output_line(output, "          %s  %s  %s", json_get_text(json_at(children, i), "id"), json_get_text(json_at(children, i), "status"), json_get_text(json_at(children, i), "step"));
 	const struct json *labels = json_get(run, "labels");
 	for (size_t i = 0; json_is(labels, JSON_OBJECT) && i < json_count(labels); i++)
 		output_line(output, "label     %s=%s", labels->object.members[i].name, value_text(arena, labels->object.members[i].value));

@@ -14,6 +14,7 @@
 #define RUN_FILTERS                                                                                                              \
 	{"status", 's', "STATUS", "pending, running, waiting, suspended, cancelled, faulted or completed", false},              \
 	{"workflow", 'w', "NS/NAME", "of this workflow; with :VERSION of that version alone", false},                           \
+	{"parent", 'p', "RUN", "children of this run", false},                                                                  \
 	{"label", 'l', "K=V", "with this label", false},                                                                        \
 	{"since", 0, "TIME", "created at or after (RFC 3339, or a duration before now)", false},                                \
 	{"until", 0, "TIME", "created before", false}

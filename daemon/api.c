@@ -13,8 +13,8 @@
 
 static const struct route routes[] = {
 	{"POST", "/v1/runs", "wait include", BODY_SMALL, api_submit_run},
-	{"GET", "/v1/runs", "status workflow label since until limit cursor", BODY_NONE, api_list_runs},
-	{"GET", "/v1/runs/count", "status workflow label since until", BODY_NONE, api_count_runs},
+	{"GET", "/v1/runs", "status workflow parent label since until limit cursor", BODY_NONE, api_list_runs},
+	{"GET", "/v1/runs/count", "status workflow parent label since until", BODY_NONE, api_count_runs},
 	{"GET", "/v1/runs/{}", "wait include", BODY_NONE, api_get_run},
 	{"GET", "/v1/runs/{}/events", "after limit", BODY_NONE, api_run_events},
 	{"GET", "/v1/runs/{}/tasks", "after limit", BODY_NONE, api_run_tasks},

@@ -13,6 +13,7 @@ enum {
 	API_REQUEST_ID_TRIES_MAX = 1000, /* looks for a run whose first submission is being committed, API_LOOK_AGAIN_MS apart */
 	API_LOOK_AGAIN_MS = 10,
 	API_VIEW_BYTES_MAX = 64 << 20, /* bytes of values in one run document besides its input and output; the rest are given by digest */
+	API_VIEW_CHILDREN_MAX = 1000, /* newest children in one run document; `childrenLeftOut` says how many more there are */
 	API_VIEW_ENTRIES_MAX = 4000000, /* entries of a run that are looked at for one document */
 };
 

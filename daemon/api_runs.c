@@ -30,6 +30,8 @@ struct document_args {
 	struct json *overhead; /* of a run that ended lately, with its last commit; or NULL */
 };
 
+static struct json *row_json(struct arena *arena, const struct store_run *run);
+
 static bool wants_values(const struct entry *entry, unsigned include)
 {
 	switch (entry->kind) {
@@ -112,6 +114,31 @@ static int read_entries(struct store_reader *reader, struct arena *arena, const 
 	return error_set(error, ERR_TOO_LARGE, "run %s has more than %d entries, the limit of one document", id, API_VIEW_ENTRIES_MAX);
 }
 
+/* The newest first, as in lists. Runs without children pay for one look into an index. */
+static int add_children(struct store_reader *reader, struct arena *arena, const char *id, struct json *json, struct error *error)
+{
+	const struct store_run_filter filter = {.parent = id, .limit = API_VIEW_CHILDREN_MAX};
+	struct json *list = json_array(arena);
+	struct store_run *runs;
+	size_t count;
+	uint64_t all = 0;
+
+	if (reader_runs(reader, arena, &filter, &runs, &count, error) != 0 ||
+	    (count == API_VIEW_CHILDREN_MAX && reader_run_count(reader, &filter, &all, error) != 0))
+		return error->code;
+	for (size_t i = 0; i < count; i++) {
+		struct json *child = row_json(arena, &runs[i]);
+		json_remove(child, "parent"); /* this one */
+		json_set_text(arena, child, "step", runs[i].parent_step);
+		json_set_boolean(arena, child, "awaited", runs[i].is_awaited);
+		json_add(arena, list, child);
+	}
+	json_set(arena, json, "children", list);
+	if (all > count)
+		json_set_number(arena, json, "childrenLeftOut", (double)(all - count));
+	return 0;
+}
+
 static void document_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
@@ -133,6 +160,8 @@ static void document_work(struct store_reader *reader, struct store_read *read)
 	struct json *json = view_run(&read->arena, entries, count, args->definition, store_origin(own->daemon->store), args->include);
 	if (args->overhead && json_get(json, "endedAt"))
 		json_set(&read->arena, json, "overhead", args->overhead);
+	if ((args->include & VIEW_CHILDREN) && add_children(reader, &read->arena, args->id, json, &read->error) != 0)
+		return;
 	api_print(own, json);
 }
 
@@ -238,7 +267,7 @@ static bool read_include(struct request *request, unsigned *include)
 	*include = 0;
 	if (!text || view_include_parse(text, include, &bad))
 		return true;
-	api_invalid(request, "query parameter include: unknown word at '%s'; known: input, output, tasks, events, facts, labels, all", bad);
+	api_invalid(request, "query parameter include: unknown word at '%s'; known: input, output, tasks, events, facts, labels, children, all", bad);
 	return false;
 }
 
@@ -766,6 +795,7 @@ static bool read_filter(struct request *request, struct store_run_filter *filter
 	const char *label = request_query(request, "label");
 
 	filter->status = request_query(request, "status");
+	filter->parent = request_query(request, "parent");
 	if (filter->status && !is_status(filter->status)) {
 		api_invalid(request, "query parameter status: '%s'; known: pending, running, waiting, suspended, cancelled, faulted, completed", filter->status);
 		return false;
@@ -796,6 +826,8 @@ static struct json *row_json(struct arena *arena, const struct store_run *run)
 	json_set_text(arena, json, "status", run->status);
 	if (run->killed)
 		json_set_text(arena, json, "reason", "killed");
+	if (run->parent)
+		json_set(arena, json, "parent", view_parent(arena, run->parent, run->parent_step));
 	api_set_time(arena, json, "createdAt", run->created_ms);
 	api_set_time(arena, json, "startedAt", run->created_ms);
 	if (run->ended_ms != 0)

@@ -6,6 +6,7 @@
 
 #include "activities/activity.h"
 #include "activities/jq_pool.h"
+#include "daemon/children.h"
 #include "daemon/config.h"
 #include "daemon/definitions.h"
 #include "daemon/engine.h"
@@ -38,6 +39,8 @@ struct daemon {
 	struct jq_pool *jq; /* expressions that need it */
 	struct activities *activities;
 	struct engine *engine;
+	struct children children; /* runs that runs start */
+	uv_timer_t sweep_timer; /* children_sweep() */
 	struct feeds feeds;
 	struct schedules schedules;
 	struct http_server *http;

@@ -403,6 +403,8 @@ static struct json *summary_json(const struct run *run, struct arena *arena)
 	digest_text(&definition->digest, text);
 	json_set_text(arena, workflow, "digest", text);
 	json_set(arena, json, "workflow", workflow);
+	if (live->state.parent_run)
+		json_set(arena, json, "parent", view_parent(arena, live->state.parent_run, live->state.parent_step));
 	json_set_text(arena, json, "status", run_status_name(live->state.status));
 	if (live->state.killed)
 		json_set_text(arena, json, "reason", "killed");
@@ -470,6 +472,8 @@ static enum activity_kind activity_kind_of(enum task_function function)
 		return ACTIVITY_SECTIONS;
 	case FUNCTION_EXTRACT:
 		return ACTIVITY_EXTRACT;
+	case FUNCTION_RUN:
+		return ACTIVITY_RUN;
 	case FUNCTION_MERGE:
 		break;
 	}
@@ -493,6 +497,7 @@ static void start_activity(struct run *run, const struct effect *effect)
 	activity->activity.namespace = arena_text(&activity->arena, run->live->state.definition->namespace);
 	activity->activity.idempotency_key = arena_text(&activity->arena, effect->key);
 	activity->activity.attempt = effect->attempt;
+	activity->activity.depth = run->live->state.depth;
 	activity->activity.with = json_copy(&activity->arena, effect->with);
 	activity->activity.on_done = on_activity_done;
 	activity->activity.owner = activity;
@@ -517,6 +522,7 @@ static void cancel_activity(struct run *run, const struct effect *effect)
 			continue;
 		list_remove(&activity->of_run);
 		activity->run = NULL;
+		activity->activity.is_kill = run->live->state.killed;
 		run->engine->ports.cancel_activity(run->engine->ports.arg, &activity->activity);
 	}
 }
@@ -629,7 +635,7 @@ static void make_outcome(struct run *run, struct message *message)
 		.retry_attempts = result->retry_attempts, .retry_floor_ms = result->retry_floor_ms, .retry_cap_ms = result->retry_cap_ms,
 		.output = result->output, .record = complete_record(live, activity, now_us(run->engine)), .request = result->request,
 		.response = result->response, .document = result->document, .document_media_type = result->document_media_type,
-		.facts = result->facts, .evidence = result->evidence, .started_ms = result->started_ms, .finished_ms = result->finished_ms,
+		.facts = result->facts, .evidence = result->evidence, .error = result->error, .started_ms = result->started_ms, .finished_ms = result->finished_ms,
 		.duration_ms = result->active_until_us > result->active_from_us ? (int64_t)(result->active_until_us - result->active_from_us) / 1000 : 0,
 	};
 }
@@ -644,6 +650,7 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 		trigger->run_id = run->id;
 		trigger->input = message->submit->input;
 		trigger->labels = message->submit->labels;
+		trigger->parent = message->submit->parent;
 		break;
 	case TRIGGER_ACTIVITY_DONE:
 		make_outcome(run, message);
@@ -1332,6 +1339,24 @@ int engine_watch(struct engine *engine, struct engine_watch *watch)
 void engine_unwatch(struct engine_watch *watch)
 {
 	list_remove(&watch->link);
+}
+
+enum engine_flight engine_step_flight(const struct engine *engine, const char *id, const char *step_id)
+{
+	const struct run *run = find_run(engine, id);
+	struct arena arena;
+	uint64_t execution = 0;
+
+	if (!run)
+		return FLIGHT_NO;
+	if (run->restarted || run->stage == STAGE_BROKEN)
+		return FLIGHT_UNKNOWN;
+	if (!run->live)
+		return FLIGHT_NO; /* parked: nothing is in flight */
+	arena_init(&arena);
+	const struct instance *instance = state_find_step(&run->live->state, step_id, &arena, &execution);
+	arena_close(&arena);
+	return instance && instance->in_flight && instance->execution == execution ? FLIGHT_YES : FLIGHT_NO;
 }
 
 void engine_counts(const struct engine *engine, struct engine_counts *counts)

@@ -123,6 +123,7 @@ struct engine_submit {
 	const char *id; /* valid, see id_valid() */
 	struct bytes input; /* canonical JSON */
 	const struct json *labels; /* {key: text} or NULL */
+	const struct json *parent; /* of a child: see run.created in workflow/entry.h; else NULL */
 	uint64_t received_us; /* when the request's last byte was read, for the stage `admission` */
 	/* More entries for the same transaction, before run.created: a definition that is not in the journal yet. */
 	struct entry *extra;
@@ -182,6 +183,10 @@ struct engine_counts {
 	uint64_t stale_triggers, entries;
 };
 void engine_counts(const struct engine *engine, struct engine_counts *counts);
+
+/* Whether an attempt of this step is under way, as far as is durable. UNKNOWN: the run has not been taken up again since the start, or cannot be. */
+enum engine_flight { FLIGHT_NO, FLIGHT_YES, FLIGHT_UNKNOWN };
+enum engine_flight engine_step_flight(const struct engine *engine, const char *id, const char *step_id);
 
 /* --- start, time, stop -------------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,9 @@
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
+static uint64_t port_now_us(void *arg);
+static int64_t port_wall_ms(void *arg);
+
 /* One read for a port; made for it and freed with its answer. */
 struct port_read {
 	struct store_read read;
@@ -196,6 +199,105 @@ static void evaluate(void *arg, struct engine_evaluate *evaluate)
 		uv_timer_start(&ports->retry, on_retry, PORT_RETRY_MS, PORT_RETRY_MS);
 }
 
+/* --- children ----------------------------------------------------------------------------------------------------- */
+
+/* The child's run, if it is there. */
+static int read_child(struct store_reader *reader, struct arena *arena, struct children_look *look, struct error *error)
+{
+	struct store_run run;
+	static const char *const names[] = {"output", "error", "reason"};
+	struct bytes *const values[] = {&look->output, &look->run_error, &look->reason};
+
+	if (reader_run(reader, arena, look->run_id, &run, error) != 0)
+		return error->code;
+	look->is_there = true;
+	look->parent_run = run.parent ? run.parent : "";
+	look->parent_step = run.parent_step ? run.parent_step : "";
+	look->workflow_version = run.version;
+	look->status = run.ended_ms == 0 ? RUN_RUNNING : strcmp(run.status, "completed") == 0 ? RUN_COMPLETED : strcmp(run.status, "faulted") == 0 ? RUN_FAULTED : RUN_CANCELLED;
+	if (!look->wants_values || run.ended_ms == 0)
+		return 0;
+	struct entry *last;
+	size_t count;
+	if (reader_run_entries(reader, arena, look->run_id, run.seq_last - 1, 1, VALUE_INLINE_MAX, &last, &count, error) != 0)
+		return error->code;
+	for (size_t i = 0; count > 0 && i < COUNT_OF(names); i++) {
+		struct digest digest;
+		if (json_get_digest(last->data, names[i], &digest) && reader_content(reader, arena, 0, &digest, look->run_id, values[i], error) != 0)
+			return error->code;
+	}
+	return 0;
+}
+
+/* … or else the definition that it would run. */
+static int read_child_definition(struct store_reader *reader, struct arena *arena, struct children_look *look, struct error *error)
+{
+	struct store_definition row;
+	struct bytes document;
+	struct problems problems;
+	struct json *json;
+
+	if (reader_definition(reader, arena, look->namespace, look->name, look->version, &row, error) != 0)
+		return error->code == ERR_NOT_FOUND ? error_set(error, ERR_NOT_FOUND, "no definition %s/%s%s%s is registered; reprise definition add does that", look->namespace, look->name,
+								look->version ? ":" : "", look->version ? look->version : "") : (int)error->code;
+	look->workflow_version = row.version;
+	if (reader_definition_document(reader, arena, &row.digest, &document, NULL, error) != 0 || (json = json_parse(arena, document, JSON_STORED, NULL, error)) == NULL)
+		return error->code;
+	problems_init(&problems);
+	look->definition = definition_load_json(json, &problems);
+	if (!look->definition)
+		error_set(error, ERR_UNSUPPORTED, "definition %s/%s:%s cannot be read by this release: %s", row.namespace, row.name, row.version,
+			  problems.count > 0 ? problems.items[0].message : "");
+	problems_close(&problems);
+	return error->code;
+}
+
+static void look_work(struct store_reader *reader, struct store_read *read)
+{
+	struct children_look *look = ((struct port_read *)read->owner)->request;
+
+	if (read_child(reader, &read->arena, look, &read->error) != ERR_NOT_FOUND || look->is_there)
+		return;
+	read->error = (struct error){0};
+	if (!look->definition)
+		read_child_definition(reader, &read->arena, look, &read->error);
+}
+
+static void on_child_looked(struct store_read *read)
+{
+	struct port_read *port_read = read->owner;
+	struct children_look *look = port_read->request;
+	struct definitions *definitions = &port_read->ports->daemon->definitions;
+
+	look->arena = read->arena;
+	look->error = read->error;
+	free(port_read);
+	if (look->definition && look->is_there) { /* from the cache, and not needed */
+		definition_release(look->definition);
+		look->definition = NULL;
+	} else if (look->definition && look->definition->use_count == 1) { /* just loaded */
+		look->definition = definition_hold(definitions_put(definitions, look->definition, true)); /* takes over this use */
+	}
+	look->on_done(look);
+}
+
+static void look_for_child(void *arg, struct children_look *look)
+{
+	struct ports *ports = arg;
+	struct definition *cached = look->version ? definitions_by_name(&ports->daemon->definitions, look->namespace, look->name, look->version) : NULL;
+
+	if (cached) {
+		look->definition = definition_hold(cached);
+		look->workflow_version = look->version;
+	}
+	begin_read(ports, look, look_work, on_child_looked);
+}
+
+struct children_ports ports_for_children(struct ports *ports)
+{
+	return (struct children_ports){.arg = ports, .look = look_for_child, .now_us = port_now_us, .wall_ms = port_wall_ms};
+}
+
 /* --- the activities' ports ---------------------------------------------------------------------------------------- */
 
 static void load_content_work(struct store_reader *reader, struct store_read *read)
@@ -306,12 +408,17 @@ static int port_append(void *arg, struct store_append *append)
 
 static int port_start_activity(void *arg, struct activity *activity, struct error *error)
 {
+	if (activity->kind == ACTIVITY_RUN)
+		return children_start(&((struct ports *)arg)->daemon->children, activity, error);
 	return activity_start(((struct ports *)arg)->daemon->activities, activity, error);
 }
 
 static void port_cancel_activity(void *arg, struct activity *activity)
 {
-	activity_cancel(((struct ports *)arg)->daemon->activities, activity);
+	if (activity->kind == ACTIVITY_RUN)
+		children_cancel(&((struct ports *)arg)->daemon->children, activity);
+	else
+		activity_cancel(((struct ports *)arg)->daemon->activities, activity);
 }
 
 static void port_close_activity(void *arg, struct activity *activity)

@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "activities/activity.h"
+#include "daemon/children.h"
 #include "daemon/engine.h"
 
 enum {
@@ -30,3 +31,4 @@ void ports_init(struct ports *ports, struct daemon *daemon);
 void ports_close(struct ports *ports); /* nothing may be under way */
 struct engine_ports ports_for_engine(struct ports *ports);
 struct activity_ports ports_for_activities(struct ports *ports);
+struct children_ports ports_for_children(struct ports *ports);

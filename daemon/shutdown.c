@@ -64,6 +64,8 @@ static void stop_now(struct daemon *daemon)
 	daemon->stage = DAEMON_STOPPING;
 	start_stop_timer(daemon, STOP_QUIET_MS);
 	daemon->activities_closing = true;
+	uv_timer_stop(&daemon->sweep_timer);
+	children_stop(&daemon->children);
 	activities_close(daemon->activities, on_activities_closed, daemon);
 }
 
@@ -76,7 +78,7 @@ static void advance(struct daemon *daemon)
 	if (daemon->stage != DAEMON_STOPPING)
 		return;
 	http_server_release_waiters(daemon->http);
-	bool quiet = daemon->activities_closed && engine_is_quiet(daemon->engine);
+	bool quiet = daemon->activities_closed && children_are_quiet(&daemon->children) && engine_is_quiet(daemon->engine);
 	if (quiet && !daemon->farewell_sent)
 		send_farewell(daemon);
 	if (daemon->stop_due && !daemon->farewell_done) {

@@ -34,6 +34,10 @@ int start_journal(struct daemon *daemon, struct error *error)
 	feeds_init(&daemon->feeds, daemon);
 	ports_init(&daemon->ports, daemon);
 	schedules_init(&daemon->schedules, daemon);
+	struct children_ports children_ports = ports_for_children(&daemon->ports);
+	children_init(&daemon->children, &children_ports);
+	CHECK(uv_timer_init(&daemon->loop, &daemon->sweep_timer) == 0);
+	daemon->sweep_timer.data = daemon;
 	return store_open(&daemon->store, &daemon->loop, &options, error);
 }
 
@@ -147,12 +151,27 @@ static int record_start(struct daemon *daemon, const struct first_look *look, st
 	return error->code;
 }
 
+static void take_up_run(struct daemon *daemon, const struct store_run *run)
+{
+	if (run->is_awaited)
+		children_add_open(&daemon->children, run->id, run->parent, run->parent_step);
+	engine_recover(daemon->engine, run->id);
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+	struct daemon *daemon = timer->data;
+
+	if (!children_sweep(&daemon->children) && !engine_is_recovering(daemon->engine))
+		uv_timer_stop(timer);
+}
+
 /* Every run that had not ended is known before anybody is served; they are loaded behind that (C20, C33). */
 static int recover_runs(struct daemon *daemon, struct first_look *first, struct error *error)
 {
 	while (first->run_count > 0) {
 		for (size_t i = 0; i < first->run_count; i++)
-			engine_recover(daemon->engine, first->runs[i].id);
+			take_up_run(daemon, &first->runs[i]);
 		first->after = first->runs[first->run_count - 1].seq;
 		arena_close(&first->read.arena);
 		if (look(daemon, first, error) != 0)
@@ -192,7 +211,10 @@ int start_engine(struct daemon *daemon, struct error *error)
 	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000};
 	daemon->jq = open_jq_pool(&daemon->loop);
 	daemon->engine = engine_new(&config, &engine_ports);
+	daemon->children.engine = daemon->engine;
 	if (recover_runs(daemon, first, error) == 0)
+		uv_timer_start(&daemon->sweep_timer, on_sweep, 0, CHILDREN_SWEEP_MS);
+	if (error->code == ERR_NONE)
 		schedules_start(&daemon->schedules);
 end:
 	for (size_t i = 0; i < COUNT_OF(first->built_in); i++)
@@ -271,6 +293,8 @@ int stop_all(struct daemon *daemon)
 {
 	daemon->stage = DAEMON_STOPPED;
 	uv_prepare_stop(&daemon->stop_prepare);
+	uv_timer_stop(&daemon->sweep_timer);
+	children_stop(&daemon->children);
 	if (daemon->activities && !daemon->activities_closing)
 		activities_close(daemon->activities, on_stopped_activities, daemon);
 	while (daemon->activities && !daemon->activities_closed)
@@ -290,6 +314,8 @@ int stop_all(struct daemon *daemon)
 	jq_pool_close(daemon->jq);
 	simulators_stop(&daemon->simulators);
 	schedules_close(&daemon->schedules);
+	children_close(&daemon->children);
+	uv_close((uv_handle_t *)&daemon->sweep_timer, NULL);
 	ports_close(&daemon->ports);
 	for (size_t i = 0; i < COUNT_OF(daemon->signals); i++)
 		uv_close((uv_handle_t *)&daemon->signals[i], NULL);

@@ -10,6 +10,7 @@ static const char *const migrations[] = {
 	schema_0001_journal_sql,
 	schema_0002_schedule_sql,
 	schema_0003_event_sql,
+	schema_0004_children_sql,
 };
 
 unsigned migrate_version(void)

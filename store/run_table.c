@@ -7,8 +7,8 @@
 #include "workflow/base/time.h"
 
 static const char find_sql[] = "SELECT seq FROM run WHERE id = ?1";
-static const char insert_sql[] = "INSERT INTO run(seq, id, namespace, name, version, definition, request, status, created_ms) "
-				 "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+static const char insert_sql[] = "INSERT INTO run(seq, id, namespace, name, version, definition, request, status, created_ms, "
+				 "parent, parent_step, awaited) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 static const char insert_label_sql[] = "INSERT INTO run_label(key, value, run) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
 static const char update_sql[] = "UPDATE run SET status = ?2, ended_ms = ?3, killed = ?4 WHERE seq = ?1";
 static const char insert_timer_sql[] =
@@ -93,7 +93,7 @@ static int insert_labels(struct connection *connection, uint64_t run, const stru
 
 static int insert_run(struct connection *connection, const struct entry *entry, struct error *error)
 {
-	const struct json *workflow = json_get(entry->data, "workflow");
+	const struct json *workflow = json_get(entry->data, "workflow"), *parent = json_get(entry->data, "parent");
 	struct digest definition = {0}, request = {0};
 	sqlite3_stmt *statement = statement_take(connection, insert_sql, error);
 
@@ -110,6 +110,11 @@ static int insert_run(struct connection *connection, const struct entry *entry, 
 	bind_digest(statement, 7, &request);
 	bind_text(statement, 8, "running");
 	bind_time(statement, 9, entry->time_ms);
+	if (parent != NULL) {
+		bind_text(statement, 10, text_or_empty(parent, "run"));
+		bind_text(statement, 11, text_or_empty(parent, "step"));
+	}
+	bind_number(statement, 12, json_get_boolean(parent, "awaited", false));
 	if (statement_run(connection, statement, error) != 0)
 		return error->code;
 	return insert_labels(connection, entry->seq, entry, error);
@@ -203,7 +208,7 @@ int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t 
 /* The last entry follows from the stretches: a column for it would cost one more page in every commit. */
 #define RUN_COLUMNS                                                                                                           \
 	"r.seq, r.id, r.namespace, r.name, r.version, r.status, r.definition, r.request, r.created_ms, coalesce(r.ended_ms, " \
-	"0), r.killed,"                                                                                                       \
+	"0), r.killed, r.parent, r.parent_step, r.awaited,"                                                                    \
 	" (SELECT e.seq_first + e.count - 1 FROM run_entry e WHERE e.run = r.seq ORDER BY e.seq_first DESC LIMIT 1)"
 
 static const char get_sql[] = "SELECT " RUN_COLUMNS " FROM run r WHERE r.id = ?1";
@@ -222,10 +227,15 @@ static void read_run(sqlite3_stmt *statement, struct arena *arena, struct store_
 		.created_ms = (int64_t)column_number(statement, 8),
 		.ended_ms = (int64_t)column_number(statement, 9),
 		.killed = column_number(statement, 10) != 0,
-		.seq_last = column_number(statement, 11),
+		.seq_last = column_number(statement, 14),
 	};
 	column_digest(statement, 6, &run->definition);
 	column_digest(statement, 7, &run->request);
+	if (column_text(statement, 11, arena)[0] != '\0') {
+		run->parent = column_text(statement, 11, arena);
+		run->parent_step = column_text(statement, 12, arena);
+		run->is_awaited = column_number(statement, 13) != 0;
+	}
 }
 
 int reader_run(struct store_reader *reader, struct arena *arena, const char *id, struct store_run *run, struct error *error)
@@ -325,6 +335,8 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 		buffer_add_text(&sql, " AND r.name = :name");
 	if (filter->version != NULL)
 		buffer_add_text(&sql, " AND r.version = :version");
+	if (filter->parent != NULL)
+		buffer_add_text(&sql, " AND r.parent = :parent");
 	if (filter->since_ms > 0)
 		buffer_add_text(&sql, " AND r.created_ms >= :since");
 	if (filter->until_ms > 0)
@@ -341,6 +353,7 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	bind_named_text(statement, ":namespace", filter->namespace);
 	bind_named_text(statement, ":name", filter->name);
 	bind_named_text(statement, ":version", filter->version);
+	bind_named_text(statement, ":parent", filter->parent);
 	bind_named_text(statement, ":key", filter->label_key);
 	bind_named_text(statement, ":value", filter->label_value);
 	bind_named_number(statement, ":since", (uint64_t)filter->since_ms);

@@ -128,9 +128,12 @@ struct store_run {
 	int64_t created_ms, ended_ms; /* ended_ms 0: not ended */
 	uint64_t seq_last; /* its last entry */
 	bool killed;
+	const char *parent, *parent_step; /* NULL: it is no child */
+	bool is_awaited;
 };
 struct store_run_filter {
 	const char *status, *namespace, *name, *version; /* NULL: any */
+	const char *parent; /* children of this run */
 	const char *label_key, *label_value;
 	int64_t since_ms, until_ms; /* 0: open; created at or after, before */
 	uint64_t before_seq; /* page: only older than this; 0: from the newest */

@@ -56,6 +56,8 @@ static void on_submitted(struct deciding *d)
 		entry_add_value(d->arena, entry, "labels", json_print_arena(trigger->labels, d->arena));
 	struct digest request = submission_digest(&definition->digest, &input, json_count(trigger->labels) > 0 ? trigger->labels : NULL);
 	json_set_digest(d->arena, entry->data, "request", &request);
+	if (trigger->parent)
+		json_set(d->arena, entry->data, "parent", json_copy(d->arena, trigger->parent));
 	if (start && start != s.input)
 		decide_name_value(d, entry, "start", start);
 	if (definition->timeout) {
@@ -242,6 +244,8 @@ static void finish_attempt(struct deciding *d, const struct instance *instance, 
 		decide_carry(d, entry, "record", json_print_arena(outcome->record, d->arena));
 	decide_carry(d, entry, "request", outcome->request);
 	decide_carry(d, entry, "response", outcome->response);
+	if (outcome->error)
+		decide_carry(d, entry, "error", json_print_arena(outcome->error, d->arena));
 	decide_emit(d, entry);
 }
 
@@ -269,6 +273,12 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 	}
 	if (outcome->output) { /* onFailure: continue. The section's outcome names the class (semantics.md 6). */
 		complete_call(d, instance, decide_make_value(d, outcome->output));
+		return;
+	}
+	if (outcome->error) {
+		struct json *error = json_copy(d->arena, outcome->error);
+		json_set_text(d->arena, error, "instance", instance->task->reference);
+		decide_fault_task(d, instance->task, instance->path, instance->path_count, error);
 		return;
 	}
 	const char *title = arena_printf(d->arena, "Attempt %u failed: %s", instance->attempt, failure_name(outcome->failure));
@@ -309,7 +319,9 @@ static void on_activity_done(struct deciding *d)
 		return;
 	}
 	struct error error = {0};
-	struct value *output = decide_make_bounded(d, outcome->output, &error);
+	/* Of a child that nobody waits for nothing comes back. */
+	bool is_let_go = instance->task->function == FUNCTION_RUN && !instance->task->awaits;
+	struct value *output = is_let_go ? instance->input : decide_make_bounded(d, outcome->output, &error);
 	if (!output) {
 		refuse_output(d, instance, trigger->step_id, &error);
 		return;

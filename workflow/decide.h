@@ -39,6 +39,7 @@ struct outcome {
 	struct bytes request, response, document;
 	const char *document_media_type;
 	const struct json *facts, *evidence;
+	const struct json *error; /* of a child: the task's own from now on, but for where it comes from */
 	int64_t started_ms, finished_ms, duration_ms;
 };
 
@@ -49,6 +50,7 @@ struct trigger {
 	const char *run_id;
 	struct bytes input; /* canonical JSON */
 	const struct json *labels; /* {key: text} or NULL */
+	const struct json *parent; /* of a child: {run, step, depth, awaited}; else NULL */
 	/* ACTIVITY_DONE */
 	const char *step_id;
 	unsigned attempt;

@@ -17,6 +17,8 @@ void decide_start_attempt(struct deciding *d, const struct task *task, const uin
 	struct entry *entry = decide_new_step_entry(d, ENTRY_ATTEMPT_STARTED, effect->step_id);
 	json_set_number(d->arena, entry->data, "attempt", attempt);
 	json_set_text(d->arena, entry->data, "key", effect->key);
+	if (task->function == FUNCTION_RUN && task->awaits)
+		json_set_boolean(d->arena, entry->data, "awaits", true);
 	decide_name_value(d, entry, "with", with);
 	decide_emit(d, entry);
 }

@@ -17,7 +17,8 @@
  * definition.added    namespace, name, version, definition, registered, scheduled?   values: source text, canonical document
  * document.added      document, bytes, mediaType         value: the document's bytes
  * operator.action     who, what, reason?                 value: the reason
- * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?, start?, timeout? (when it is over)   values: input, labels;
+ * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?, start?, timeout? (when it is over),
+ *                     parent? {run, step, depth, awaited}   values: input, labels; parent: of a child, depth: how many runs are around it;
  *                     start: the transformed input, where the workflow has an `input.from`
  * run.completed       runId, output, record?             values: the output, {"wallUs", "stages"}
  * run.faulted         runId, error, record?              values: {type, status, title, detail?, instance?, class?}, the record
@@ -34,9 +35,9 @@
  * task.skipped        runId, stepId, input, output       its `if` did not hold; both are the same value
  * task.retrying       runId, stepId, attempt (the next), class (call) or error (try), due
  * task.caught         runId, stepId (of the try), error  its catch.do begins
- * attempt.started     runId, stepId, attempt, with, key  value: the evaluated arguments; key: the idempotency key
+ * attempt.started     runId, stepId, attempt, with, key, awaits? (true: for a child to end)   value: the evaluated arguments; key: the idempotency key
  * attempt.succeeded   runId, stepId, attempt, record, request?, response?      values: record, request, response
- * attempt.failed      runId, stepId, attempt, class, record, request?, response?
+ * attempt.failed      runId, stepId, attempt, class, record, request?, response?, error? (value: the error of a child)
  * fact.recorded       runId, stepId, attempt, index, verdict, subject, payload, pae, signatures, document, runtime, configuration,
  *                     class, fact                        values: the statement's payload, the fact document
  * fact.erased         subject, payload, reason?

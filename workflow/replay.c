@@ -148,6 +148,7 @@ static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *tr
 	outcome->record = find_json(r, entry->data, "record");
 	outcome->request = find_value(r, entry->data, "request");
 	outcome->response = find_value(r, entry->data, "response");
+	outcome->error = find_json(r, entry->data, "error");
 	outcome->ok = entry->kind == ENTRY_ATTEMPT_SUCCEEDED;
 	failure_parse(json_get_text(entry->data, "class") ? json_get_text(entry->data, "class") : "", &outcome->failure);
 
@@ -242,6 +243,7 @@ static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger
 		trigger->run_id = json_get_text(entry->data, "runId");
 		trigger->input = find_value(r, entry->data, "input");
 		trigger->labels = find_json(r, entry->data, "labels");
+		trigger->parent = json_get(entry->data, "parent");
 		return trigger->input.data != NULL;
 	case ENTRY_DOCUMENT_ADDED:
 	case ENTRY_ATTEMPT_SUCCEEDED:

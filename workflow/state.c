@@ -434,6 +434,8 @@ void state_close(struct state *state)
 		}
 	free(state->instances);
 	free(state->values);
+	free(state->parent_run);
+	free(state->parent_step);
 	*state = (struct state){0};
 }
 
@@ -479,11 +481,20 @@ bool state_ends_wait(const struct state *state, const struct entry *entry, int64
 	struct arena arena;
 	bool waits = false;
 
-	if (entry->kind != ENTRY_TIMER_FIRED && entry->kind != ENTRY_ATTEMPT_STARTED && entry->kind != ENTRY_TASK_FAULTED && entry->kind != ENTRY_TASK_CANCELLED)
+	switch (entry->kind) {
+	case ENTRY_TIMER_FIRED:
+	case ENTRY_ATTEMPT_STARTED:
+	case ENTRY_ATTEMPT_SUCCEEDED:
+	case ENTRY_ATTEMPT_FAILED:
+	case ENTRY_TASK_FAULTED:
+	case ENTRY_TASK_CANCELLED:
+		break;
+	default:
 		return false;
+	}
 	arena_init(&arena);
 	const struct instance *instance = state_find_step(state, json_get_text(entry->data, "stepId"), &arena, NULL);
-	if (instance && instance->phase == INSTANCE_BACKING_OFF) {
+	if (instance && (instance->phase == INSTANCE_BACKING_OFF || (instance->in_flight && instance->waits_since_ms != 0))) {
 		*since_ms = instance->waits_since_ms;
 		waits = true;
 	}
@@ -834,6 +845,7 @@ static int apply_attempt(struct state *state, const struct entry *entry, struct 
 		instance->attempt = attempt;
 		instance->in_flight = true;
 		instance->due_ms = 0;
+		instance->waits_since_ms = json_get_boolean(entry->data, "awaits", false) ? entry->time_ms : 0;
 		set_value(state, &instance->with, take_value(state, entry, "with"));
 		set_phase(state, instance, INSTANCE_STARTED);
 		return 0;
@@ -866,6 +878,17 @@ static int apply_created(struct state *state, const struct entry *entry, struct 
 	state->seq_first = entry->seq;
 	if (!read_time(entry, "timeout", &state->timeout_ms))
 		return corrupt(state, entry, "a time that is none", error);
+	const struct json *parent = json_get(entry->data, "parent");
+	if (parent) {
+		const char *run = json_get_text(parent, "run"), *step = json_get_text(parent, "step");
+		if (!run || !id_valid(run) || !step)
+			return corrupt(state, entry, "a parent without its id or step", error);
+		state->depth = (unsigned)json_get_number(parent, "depth", 1);
+		if (!state->base) { /* a draft's are gone before anybody looks */
+			state->parent_run = memory_text(run);
+			state->parent_step = memory_text(step);
+		}
+	}
 	set_value(state, &state->input, take_value(state, entry, "input"));
 	struct instance *root = edit_or_add(state, state->definition->root, false, (const uint64_t[1]){0}, 0);
 	root->execution = 1;

@@ -79,7 +79,7 @@ struct instance {
 	bool in_flight;
 	struct value *with;
 	int64_t due_ms; /* backing off until; wait: its end */
-	int64_t waits_since_ms; /* while the phase is BACKING_OFF */
+	int64_t waits_since_ms; /* while the phase is BACKING_OFF; of an attempt that waits for a child: since its start, else 0 */
 	int64_t timeout_ms; /* any task: when it is over; 0: never */
 
 	uint64_t start_seq;
@@ -100,6 +100,8 @@ struct state {
 	bool killed;
 	struct value *input, *output, *error;
 	struct value *context; /* what was exported last; NULL: {} (D3) */
+	unsigned depth; /* runs around it, of which each is a child of the next */
+	char *parent_run, *parent_step; /* NULL: it is no child; a draft's are the base's */
 	int64_t created_ms, ended_ms, timeout_ms; /* timeout: when the run is over; 0: never */
 	uint64_t seq_first, seq_last, entry_count;
 	uint64_t fact_count, rejected_count;
@@ -138,7 +140,7 @@ enum instance_timer { TIMER_DUE, TIMER_ATTEMPT, TIMER_TIMEOUT };
 int64_t instance_next_timer(const struct instance *instance, enum instance_timer *timer);
 /* Earliest time at which something is due; 0: nothing is. */
 int64_t state_next_deadline_ms(const struct state *state);
-/* Before this entry is folded in: it ends a time in which a task only waited for a timer, since *since_ms (semantics.md 8: queued). */
+/* Before this entry is folded in: it ends a time in which a task only waited for a timer or a child, since *since_ms (semantics.md 8: queued). */
 bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms);
 /* Nothing in flight, nothing to do at once: may leave memory. */
 bool state_is_idle(const struct state *state);

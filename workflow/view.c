@@ -125,7 +125,7 @@ bool view_include_parse(const char *text, unsigned *include, const char **bad)
 	static const struct {
 		const char *name;
 		unsigned bit;
-	} words[] = {{"input", VIEW_INPUT}, {"output", VIEW_OUTPUT}, {"tasks", VIEW_TASKS}, {"events", VIEW_EVENTS}, {"facts", VIEW_FACTS}, {"labels", VIEW_LABELS}, {"all", VIEW_ALL}};
+	} words[] = {{"input", VIEW_INPUT}, {"output", VIEW_OUTPUT}, {"tasks", VIEW_TASKS}, {"events", VIEW_EVENTS}, {"facts", VIEW_FACTS}, {"labels", VIEW_LABELS}, {"children", VIEW_CHILDREN}, {"all", VIEW_ALL}};
 
 	*include = 0;
 	while (*text) {
@@ -352,14 +352,14 @@ struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t
 	return page;
 }
 
-/* A step that waits for a timer, since when. */
+/* A step that waits for a timer or a child, since when. */
 struct wait_view {
 	const char *step; /* NULL: over */
 	int64_t since_ms;
 	struct wait_view *next;
 };
 
-/* Time in which a task waited for a timer alone is queued time: from the entry that says `due` to the next one of the step. */
+/* Time in which a task waited for a timer or a child alone is queued time: from the entry that says `due` or `awaits` to the next one of the step. */
 static void add_wait(struct arena *arena, struct wait_view **waits, const struct entry *entry, int64_t created_ms, struct interval_set *queued)
 {
 	const char *step = json_get_text(entry->data, "stepId");
@@ -377,7 +377,7 @@ static void add_wait(struct arena *arena, struct wait_view **waits, const struct
 		at->step = NULL;
 		spare = at;
 	}
-	if (!json_get(entry->data, "due"))
+	if (!json_get(entry->data, "due") && !json_get_boolean(entry->data, "awaits", false))
 		return;
 	if (!spare) {
 		spare = arena_zero(arena, sizeof *spare);
@@ -386,6 +386,15 @@ static void add_wait(struct arena *arena, struct wait_view **waits, const struct
 	}
 	spare->step = step;
 	spare->since_ms = entry->time_ms;
+}
+
+struct json *view_parent(struct arena *arena, const char *run, const char *step)
+{
+	struct json *parent = json_object(arena);
+
+	json_set_text(arena, parent, "run", run);
+	json_set_text(arena, parent, "step", step);
+	return parent;
 }
 
 struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin, unsigned include)
@@ -412,6 +421,8 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 	}
 	json_set_text(arena, run, "id", json_get_text(created, "runId"));
 	json_set(arena, run, "workflow", workflow);
+	if (json_get(created, "parent"))
+		json_set(arena, run, "parent", view_parent(arena, json_get_text(json_get(created, "parent"), "run"), json_get_text(json_get(created, "parent"), "step")));
 	json_set(arena, run, "error", json_null(arena));
 	set_time(arena, run, "createdAt", entries[0].time_ms);
 	set_time(arena, run, "startedAt", entries[0].time_ms);

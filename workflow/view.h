@@ -4,13 +4,15 @@
 #include "workflow/entry.h"
 #include "workflow/language/definition.h"
 
-enum view_include { VIEW_INPUT = 1, VIEW_OUTPUT = 2, VIEW_TASKS = 4, VIEW_EVENTS = 8, VIEW_FACTS = 16, VIEW_LABELS = 32, VIEW_ALL = 63 };
+enum view_include { VIEW_INPUT = 1, VIEW_OUTPUT = 2, VIEW_TASKS = 4, VIEW_EVENTS = 8, VIEW_FACTS = 16, VIEW_LABELS = 32, VIEW_CHILDREN = 64, VIEW_ALL = 127 };
 enum { VIEW_TASKS_MAX = 10000 }; /* of one document or page; `tasksLeftOut` says how many more there are */
 
 /* entries: all of the run, in order, from run.created on; values that were not read come as {"digest": "sha256:…", "size": n}.
  * definition may be NULL: names then come from references. origin: for CloudEvents' source. */
 struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin,
 		      unsigned include);
+/* A child's `parent`. Its children are other runs: whoever reads them adds them to the document. */
+struct json *view_parent(struct arena *arena, const char *run, const char *step);
 /* A page of its tasks, in the order in which they began: at most `limit` of those that began behind the entry `after` (0: from the
  * first on). {"tasks": […], "next": where the next page begins, "left": how many there are behind this one}. */
 struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, uint64_t after, size_t limit);

@@ -24,6 +24,70 @@ static bool is_calm(const struct attempt *attempt)
 	return random_mix(attempt->run->seq_count ? attempt->run->seqs[0] : 0) % 3 == 0;
 }
 
+static void tell_policy(const struct attempt *attempt)
+{
+	const struct activity_result *result = &attempt->activity->result;
+
+	attempt->step->allowed = result->retry_attempts;
+	attempt->step->floor_ms = result->retry_floor_ms;
+	attempt->step->cap_ms = result->retry_cap_ms;
+	attempt->step->after_ms = result->retry_after_ms;
+}
+
+/* Children are the daemon's own: nothing of them is simulated but what they read. */
+static struct attempt *attempt_of(struct world *world, const struct activity *activity)
+{
+	LIST_EACH(link, &world->attempts) {
+		struct attempt *attempt = CONTAINER_OF(link, struct attempt, link);
+		if (attempt->activity == activity)
+			return attempt;
+	}
+	return NULL;
+}
+
+static void drop_child(struct attempt *attempt)
+{
+	list_remove(&attempt->link);
+	attempt->step->in_flight = NULL;
+	arena_close(&attempt->arena);
+	free(attempt);
+}
+
+static void on_child_done(struct activity *activity)
+{
+	struct attempt *attempt = activity->owner;
+
+	tell_policy(attempt);
+	activity->owner = attempt->owner;
+	activity->on_done = attempt->on_done;
+	drop_child(attempt);
+	activity->on_done(activity);
+}
+
+static int start_child(struct attempt *attempt, struct error *error)
+{
+	struct world *world = attempt->world;
+	struct activity *activity = attempt->activity;
+	int code = children_start(&world->children, activity, error);
+
+	if (code != 0) { /* the engine's own policy */
+		attempt->step->allowed = code == ERR_BUSY ? 1000 : 1;
+		attempt->step->floor_ms = 500;
+		attempt->step->cap_ms = 60000;
+		attempt->step->after_ms = 0;
+		drop_child(attempt);
+		world->counters.refused++;
+		return code;
+	}
+	attempt->owner = activity->owner;
+	attempt->on_done = activity->on_done;
+	activity->owner = attempt;
+	activity->on_done = on_child_done;
+	list_add_last(&world->attempts, &attempt->link);
+	attempt->step->in_flight = attempt;
+	return 0;
+}
+
 int attempt_start(void *arg, struct activity *activity, struct error *error)
 {
 	struct world *world = arg;
@@ -45,6 +109,8 @@ int attempt_start(void *arg, struct activity *activity, struct error *error)
 	check_start(world, attempt);
 	world->counters.attempts++;
 
+	if (activity->kind == ACTIVITY_RUN)
+		return start_child(attempt, error);
 	struct random random = {attempt->hash};
 	if (world->faults && random_chance(&random, CHANCE_REFUSED)) {
 		bool busy = is_calm(attempt) || random_chance(&random, 900);
@@ -70,11 +136,13 @@ int attempt_start(void *arg, struct activity *activity, struct error *error)
 void attempt_cancel(void *arg, struct activity *activity)
 {
 	struct world *world = arg;
-	struct attempt *attempt = activity->work;
+	struct attempt *attempt = activity->kind == ACTIVITY_RUN ? attempt_of(world, activity) : activity->work;
 
 	if (attempt->cancelled)
 		broken(world, attempt->run, "step %s is cancelled twice", activity->step_id);
 	attempt->cancelled = true;
+	if (activity->kind == ACTIVITY_RUN)
+		children_cancel(&world->children, activity);
 }
 
 void attempt_close(void *arg, struct activity *activity)
@@ -82,6 +150,13 @@ void attempt_close(void *arg, struct activity *activity)
 	struct world *world = arg;
 	struct attempt *attempt = activity->work;
 
+	if (activity->kind == ACTIVITY_RUN) {
+		attempt = attempt_of(world, activity);
+		if (attempt) /* a crash took it away */
+			drop_child(attempt);
+		arena_close(&activity->arena);
+		return;
+	}
 	if (!attempt)
 		return; /* refused at the start */
 	if (!list_empty(&attempt->link)) {
@@ -254,6 +329,7 @@ static void give_answer(struct activity *activity, struct random *random)
 	}
 	case ACTIVITY_HTTP:
 	case ACTIVITY_INFERENCE:
+	case ACTIVITY_RUN:
 	case ACTIVITY_KIND_COUNT:
 		activity->result.output = answer(&activity->arena, random);
 		break;
@@ -326,10 +402,7 @@ static void attempt_end(struct world *world, void *arg)
 		activity->result.response = arena_bytes(&activity->arena, bytes_text(activity->step_id));
 	}
 	fill_times(world, attempt);
-	attempt->step->allowed = activity->result.retry_attempts;
-	attempt->step->floor_ms = activity->result.retry_floor_ms;
-	attempt->step->cap_ms = activity->result.retry_cap_ms;
-	attempt->step->after_ms = activity->result.retry_after_ms;
+	tell_policy(attempt);
 	list_remove(&attempt->link);
 	attempt->step->in_flight = NULL;
 	activity->on_done(activity); /* frees both, at once or later */
@@ -339,6 +412,8 @@ void attempts_interrupt(struct world *world)
 {
 	LIST_EACH(link, &world->attempts) {
 		struct attempt *attempt = CONTAINER_OF(link, struct attempt, link);
+		if (attempt->activity->kind == ACTIVITY_RUN)
+			continue;
 		attempt->interrupted = true;
 		world_cancel_event(world, attempt->event);
 		attempt->event = world_event(world, random_below(&world->random, 3000), true, attempt_end, attempt);

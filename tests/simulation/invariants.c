@@ -174,6 +174,27 @@ static void check_fired(struct world *world, struct run_model *run, struct step_
 	world->counters.fired++;
 }
 
+/* Its id follows from the step that runs it: there can be no second one. */
+static void check_child_created(struct world *world, struct run_model *run, const struct entry *entry)
+{
+	const struct json *parent = json_get(entry->data, "parent");
+	const char *step_id = json_get_text(parent, "step");
+
+	if (!parent)
+		return;
+	run->parent = world_run_model(world, json_get_text(parent, "run"));
+	if (!run->parent || !run->parent->created)
+		broken(world, run, "it is the child of a run that is not there");
+	const struct step_model *step = model_step((struct run_model *)run->parent, step_id, false);
+	if (!step || strlen(run->id) != CHILDREN_ID_LEN || strncmp(step->key, run->id, CHILDREN_ID_LEN) != 0)
+		broken(world, run, "it is the child of a step that has another key");
+	run->parent_step = memory_text(step_id);
+	run->is_awaited = json_get_boolean(parent, "awaited", false);
+	run->depth = (unsigned)json_get_number(parent, "depth", 0);
+	if (run->depth != run->parent->depth + 1 || run->depth > RUN_DEPTH_MAX)
+		broken(world, run, "it is at depth %u, its parent at %u", run->depth, run->parent->depth);
+}
+
 void check_stored(struct world *world, struct run_model *run, const struct entry *entry)
 {
 	const char *step_id = json_get_text(entry->data, "stepId");
@@ -188,6 +209,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 	case ENTRY_RUN_CREATED: {
 		struct digest digest;
 		run->created = true;
+		check_child_created(world, run, entry);
 		read_time(world, run, entry, "timeout", &run->timeout_ms);
 		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
 			if (json_get_digest(entry->data, "definition", &digest) && digest_equal(&digest, &world->definitions[i]->digest))
@@ -199,6 +221,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 	case ENTRY_RUN_CANCELLED:
 	case ENTRY_RUN_KILLED:
 		run->ended = true;
+		run->ended_us = world->now_us;
 		run->ended_by = entry->kind;
 		world->counters.ended++;
 		for (size_t i = 0; i < STEP_SLOTS; i++)
@@ -225,6 +248,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		if (step->must_retry && entry->kind != ENTRY_TASK_CANCELLED)
 			broken(world, run, "%s ends after %u failures, %u attempts are allowed", step->id, step->failures, step->allowed);
 		step->started = step->ended = true;
+		step->ended_us = world->now_us;
 		step->open = false;
 		break;
 	case ENTRY_TASK_CAUGHT:
@@ -349,6 +373,58 @@ void check_start(struct world *world, const struct attempt *attempt)
 	}
 }
 
+/* --- children ----------------------------------------------------------------------------------------------------- */
+
+enum { CANCEL_WITHIN_US = 15000000 };
+
+/* What a step that waited for a child has is what the child gave. */
+static void check_children(struct world *world, struct run_model *run, const struct entry *entries, size_t count)
+{
+	struct arena arena;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < count; i++) {
+		const struct entry *entry = &entries[i];
+		const char *step_id = json_get_text(entry->data, "stepId");
+		struct step_id id;
+		const struct task *task = step_id && step_id_parse(&arena, step_id, &id) ? definition_find_task(run->definition, id.reference) : NULL;
+		bool completed = entry->kind == ENTRY_TASK_COMPLETED, failed = entry->kind == ENTRY_ATTEMPT_FAILED && json_get(entry->data, "error");
+		char child_id[CHILDREN_ID_LEN + 1];
+		struct digest of_step, of_child;
+		if (!task || task->function != FUNCTION_RUN || (!completed && !failed))
+			continue;
+		snprintf(child_id, sizeof child_id, "%.*s", CHILDREN_ID_LEN, model_step(run, step_id, false)->key);
+		const struct run_model *child = world_run_model(world, child_id);
+		if (!child || !child->created)
+			broken(world, run, "%s is over, but what it runs is not there", step_id);
+		if (child->is_awaited != task->awaits || strcmp(child->parent_step, step_id) != 0 || child->parent != run)
+			broken(world, run, "%s has a child of another step", step_id);
+		if (!task->awaits)
+			continue;
+		if (!child->ended || (completed != (child->ended_by == ENTRY_RUN_COMPLETED)))
+			broken(world, run, "%s %s, its child has ended otherwise", step_id, completed ? "has completed" : "has failed");
+		size_t child_count;
+		const struct entry *last = journal_entries(world, child, &arena, 0, &child_count) + child->seq_count - 1;
+		const char *name = completed ? "output" : "error", *own = completed && json_get(entry->data, "raw") ? "raw" : name;
+		if (child->ended_by != ENTRY_RUN_COMPLETED && child->ended_by != ENTRY_RUN_FAULTED)
+			continue;
+		if (!json_get_digest(entry->data, own, &of_step) || !json_get_digest(last->data, name, &of_child) || !digest_equal(&of_step, &of_child))
+			broken(world, run, "%s has another %s than its child", step_id, name);
+	}
+	arena_close(&arena);
+}
+
+/* A child that nobody waits for any more is cancelled, whatever the daemon went through in the meantime. */
+static void check_let_go(struct world *world, struct run_model *run)
+{
+	if (!run->is_awaited)
+		return;
+	const struct step_model *step = model_step((struct run_model *)run->parent, run->parent_step, false);
+	bool cancelled = run->ended_by == ENTRY_RUN_CANCELLED || run->ended_by == ENTRY_RUN_KILLED;
+	if (step->ended && !cancelled && run->ended_us > step->ended_us + CANCEL_WITHIN_US)
+		broken(world, run, "its parent did not wait for it any more, but it went on for %" PRIu64 " ms", (run->ended_us - step->ended_us) / 1000);
+}
+
 /* --- ended runs --------------------------------------------------------------------------------------------------- */
 
 void check_ended_run(struct world *world, struct run_model *run)
@@ -381,6 +457,8 @@ void check_ended_run(struct world *world, struct run_model *run)
 			broken(world, run, "the run document says that %s is %s", json_get_text(json_at(tasks, i), "step"), status);
 	}
 	oracle_check(world, run, &arena, entries, count);
+	check_children(world, run, entries, count);
+	check_let_go(world, run);
 	if (run->ended_by == ENTRY_RUN_COMPLETED) {
 		world->counters.completed++;
 	} else if (run->ended_by == ENTRY_RUN_FAULTED) {

@@ -1,6 +1,7 @@
 /* The simulated store: what the engine's ports append, load_run and load_values do. It keeps encoded bytes and copies of
  * values, never a pointer of the engine's, so that what is read back is what was written. */
 #include "tests/simulation/simulation.h"
+#include "workflow/value_index.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -82,6 +83,8 @@ static void store_entry(struct world *world, struct entry *entry)
 	entry->seq = journal->count;
 	const char *id = entry_kind_touches_run(entry->kind) ? json_get_text(entry->data, "runId") : NULL;
 	struct run_model *run = id ? world_run_model(world, id) : NULL;
+	if (id && !run && entry->kind == ENTRY_RUN_CREATED && json_get(entry->data, "parent"))
+		run = world_add_run(world, id);
 	if (entry_kind_touches_run(entry->kind) && !run)
 		broken(world, NULL, "an entry of kind %s names no run", entry_kind_name(entry->kind));
 	struct entry written = *entry;
@@ -125,7 +128,8 @@ static void commit_one(struct world *world, struct store_append *append)
 {
 	for (size_t i = 0; i < append->entry_count; i++) {
 		const struct entry *entry = &append->entries[i];
-		if (entry->kind == ENTRY_RUN_CREATED && world_run_model(world, json_get_text(entry->data, "runId"))->created) {
+		const struct run_model *known = entry->kind == ENTRY_RUN_CREATED ? world_run_model(world, json_get_text(entry->data, "runId")) : NULL;
+		if (known && known->created) {
 			error_set(&append->error, ERR_EXISTS, "there is a run of this id");
 			return;
 		}
@@ -333,4 +337,55 @@ void journal_load_values(void *arg, struct engine_load_values *load)
 	struct world *world = arg;
 
 	world_at(world, random_between(&world->random, 50, 5000), true, on_values_read, load);
+}
+
+static struct bytes find_bytes(struct arena *arena, const struct value_index *values, const struct json *data, const char *name)
+{
+	struct digest digest;
+	const struct entry_value *value = json_get_digest(data, name, &digest) ? value_index_find(values, &digest) : NULL;
+
+	return value ? arena_bytes(arena, value->bytes) : (struct bytes){0};
+}
+
+static void on_child_read(struct world *world, void *arg)
+{
+	struct children_look *look = arg;
+	const struct run_model *run = world_run_model(world, look->run_id);
+	struct value_index values;
+	size_t count;
+
+	arena_init(&look->arena);
+	if (reader_is_busy(world, &look->error)) {
+		look->on_done(look);
+		return;
+	}
+	look->is_there = run && run->created;
+	if (look->is_there) {
+		look->status = !run->ended ? RUN_RUNNING : run->ended_by == ENTRY_RUN_COMPLETED ? RUN_COMPLETED : run->ended_by == ENTRY_RUN_FAULTED ? RUN_FAULTED : RUN_CANCELLED;
+		look->parent_run = run->parent ? run->parent->id : "";
+		look->parent_step = run->parent ? run->parent_step : "";
+		if (look->wants_values && run->ended) {
+			const struct entry *entries = journal_entries(world, run, &look->arena, UINT64_MAX, &count);
+			value_index_make(&values, &look->arena, entries, count);
+			look->output = find_bytes(&look->arena, &values, entries[count - 1].data, "output");
+			look->run_error = find_bytes(&look->arena, &values, entries[count - 1].data, "error");
+			look->reason = find_bytes(&look->arena, &values, entries[count - 1].data, "reason");
+		}
+	} else {
+		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
+			if (world->definition_added[i] && strcmp(world->definitions[i]->name, look->name) == 0) {
+				look->definition = world->definitions[i];
+				look->definition->use_count++;
+			}
+		if (!look->definition)
+			error_set(&look->error, ERR_NOT_FOUND, "there is no definition %s", look->name);
+	}
+	look->on_done(look);
+}
+
+void journal_look(void *arg, struct children_look *look)
+{
+	struct world *world = arg;
+
+	world_at(world, random_between(&world->random, 50, 5000), true, on_child_read, look);
 }

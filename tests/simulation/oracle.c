@@ -523,6 +523,8 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 		result.value = value_of(o, record->data, json_get(record->data, "raw") ? "raw" : "output");
 		if (!result.value)
 			result.fate = FAULTED;
+		else if (task->function == FUNCTION_RUN && !task->awaits && !json_equal(result.value, transformed))
+			broken(o->world, o->run, "%s lets a child go and gives something else than its input", step_of(o, task));
 	}
 	if (result.fate == GAVE) { /* What ended the workflow passes through nothing more. */
 		result.value = pass_out(o, task, input, transformed, result.value, &context);

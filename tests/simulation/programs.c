@@ -13,7 +13,7 @@ struct program {
 	struct arena *arena;
 	unsigned tasks; /* made so far, for names */
 	unsigned loops; /* around this place */
-	bool may_fail;
+	bool may_fail, may_run;
 	unsigned tries, forks; /* around this place */
 	bool stays; /* nothing ends it before its end */
 	bool odd_input; /* the next task gets what a loop or an extraction gave */
@@ -132,7 +132,7 @@ static void add_data_flow(struct program *p, const char *kind, struct json *task
 		if (!odd_output && chance(p, 300))
 			add_schema(p, output);
 		if (p->may_fail && chance(p, 60))
-			json_set_text(p->arena, output, "as", "$context.n.of.a.number");
+			json_set_text(p->arena, output, "as", "$task.name.of.a.text");
 		json_set(p->arena, task, "output", output);
 	}
 	if (p->forks == 0 && chance(p, 250)) {
@@ -271,6 +271,26 @@ static void add_extraction(struct program *p, struct json *list)
 }
 
 static struct json *make_list(struct program *p, unsigned count);
+
+/* A child, which gives the usual object as well; now and then nobody waits for it. */
+static void add_run(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *run = json_object(p->arena), *workflow = json_object(p->arena), *input = usual_object(p);
+
+	json_set_text(p->arena, workflow, "namespace", "simulation");
+	json_set_text(p->arena, workflow, "name", arena_printf(p->arena, "program-%d", WORLD_DEFINITIONS - 1));
+	if (chance(p, 500))
+		json_set_text(p->arena, workflow, "version", PICK(p, "1.0.0", "latest"));
+	set_expression(p, input, "list", ".short");
+	set_expression(p, input, "pad", "$workflow.input.pad");
+	set_expression(p, input, "pause", "$workflow.input.pause");
+	json_set(p->arena, workflow, "input", input);
+	json_set(p->arena, run, "workflow", workflow);
+	if (chance(p, 400))
+		json_set_boolean(p->arena, run, "await", chance(p, 400));
+	json_set(p->arena, task, "run", run);
+	add_task(p, list, "run", task);
+}
 
 static void add_case(struct program *p, struct json *cases, const char *name, const char *when, const char *then)
 {
@@ -554,6 +574,8 @@ static struct json *make_list(struct program *p, unsigned count)
 			add_wait(p, list);
 		} else if (dice < 94 && p->tries < 2) {
 			add_try(p, list);
+		} else if (dice < 97 && p->may_run && p->loops < 2) {
+			add_run(p, list);
 		} else if (p->forks < 2 && p->loops < 2) {
 			add_fork(p, list);
 		} else {
@@ -591,7 +613,8 @@ static void print_yaml(const struct json *json, unsigned indent, struct buffer *
 
 struct bytes program_make(struct world *world, struct arena *arena, unsigned number, enum text_format *format)
 {
-	struct program p = {.random = &world->random, .arena = arena, .may_fail = number == 2, .stays = number == 0, .tries = number == 0 ? 2 : 0};
+	struct program p = {.random = &world->random, .arena = arena, .may_fail = number == 2, .may_run = number < WORLD_DEFINITIONS - 1, .stays = number == 0 || number == WORLD_DEFINITIONS - 1,
+			    .tries = number == 0 ? 2 : 0, .tasks = number == WORLD_DEFINITIONS - 1 ? PROGRAM_TASKS_MAX - 4 : 0};
 	struct json *program = json_object(arena), *document = json_object(arena), *list;
 	struct buffer out;
 
@@ -601,7 +624,20 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 	json_set_text(arena, document, "version", "1.0.0");
 	json_set(arena, program, "document", document);
 	list = make_list(&p, (unsigned)random_between(p.random, 2, 6));
-	if (number > 0) {
+	bool is_child = number == WORLD_DEFINITIONS - 1;
+	if (is_child) {
+		if (chance(&p, 300))
+			add_raise(&p, list);
+		if (chance(&p, 500))
+			add_wait(&p, list);
+		if (chance(&p, 60)) /* itself, as deep as it goes */
+			add_run(&p, list);
+		add_call(&p, list);
+	} else {
+		add_run(&p, list);
+		add_set(&p, list, NULL);
+	}
+	if (number > 0 && !is_child) {
 		if (chance(&p, 500))
 			add_fork(&p, list);
 		add_try(&p, list);
@@ -645,12 +681,12 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 		add_schema(&flow, input);
 	if (json_count(input) > 0)
 		json_set(arena, program, "input", input);
-	if (chance(&flow, 300)) {
+	if (!is_child && chance(&flow, 300)) { /* a child gives the usual object, whoever runs it */
 		struct json *all = json_object(arena);
 		set_expression(&flow, all, "out", ".");
 		set_expression(&flow, all, "context", "$context");
 		json_set(arena, output, "as", all);
-	} else if (chance(&flow, 200)) {
+	} else if (!is_child && chance(&flow, 200)) {
 		add_schema(&flow, output);
 	}
 	if (json_count(output) > 0)

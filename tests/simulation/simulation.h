@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "daemon/children.h"
 #include "daemon/engine.h"
 #include "workflow/base/check.h"
 #include "workflow/evidence/log_tree.h"
@@ -17,7 +18,7 @@
 
 enum {
 	WORLD_EVENTS_MAX = 3000000, /* of one seed: more, and it will never come to rest */
-	WORLD_DEFINITIONS = 3,
+	WORLD_DEFINITIONS = 4, /* the last one is what the others run as a child */
 	STEP_SLOTS = 1024,
 	ENDED_MIN = 3, ENTRIES_MIN = 40, /* work that each seed has to do */
 };
@@ -48,6 +49,7 @@ struct step_model {
 	int64_t floor_ms, cap_ms, after_ms;
 	bool must_retry;
 	int64_t due_ms, timeout_ms, attempt_due_ms; /* what it waits for */
+	uint64_t ended_us;
 };
 
 struct run_model {
@@ -56,6 +58,11 @@ struct run_model {
 	bool created, acknowledged, ended, broken;
 	enum entry_kind ended_by;
 	int64_t timeout_ms;
+	const struct run_model *parent; /* NULL: it is no child */
+	char *parent_step;
+	bool is_awaited;
+	unsigned depth;
+	uint64_t ended_us;
 	bool recovering; /* the next load of it is the restart's */
 	uint64_t *seqs; /* of its entries */
 	size_t seq_count, seq_cap;
@@ -114,11 +121,13 @@ struct attempt {
 	struct arena arena;
 	uint64_t hash, started_us, event;
 	bool cancelled, interrupted;
+	void *owner;
+	activity_done_cb on_done; /* of a child: the engine's, which hears of it through us */
 };
 
 struct counters {
 	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, value_loads, parks, cancels, replays, retries, interruptions, facts,
-		attempts, refused, caught, tries, fired, steps_clock, folds, evaluations, oracle_tasks, checks, events;
+		attempts, refused, caught, tries, fired, steps_clock, folds, evaluations, oracle_tasks, checks, children, attached, orphans, events;
 };
 
 struct options {
@@ -137,6 +146,7 @@ struct world {
 	size_t event_count, event_cap;
 	uint64_t event_order;
 	struct engine *engine;
+	struct children children;
 	unsigned boot;
 	bool stopping, faults, full, first_failure_done;
 	struct journal journal;
@@ -160,6 +170,7 @@ void world_cancel_event(struct world *world, uint64_t order);
 int64_t world_wall_ms(const struct world *world);
 void world_crash(struct world *world);
 struct run_model *world_run_model(struct world *world, const char *id);
+struct run_model *world_add_run(struct world *world, const char *id);
 
 /* Say what is broken, show the run's entries, exit 1. */
 _Noreturn void broken(struct world *world, const struct run_model *run, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -175,6 +186,7 @@ int journal_append(void *world, struct store_append *append);
 void journal_load_run(void *world, struct engine_load_run *load);
 void journal_load_values(void *world, struct engine_load_values *load);
 void journal_forget_queue(struct journal *journal);
+void journal_look(void *world, struct children_look *look); /* port of daemon/children.h */
 /* All entries of a run, decoded, with values up to value_max. */
 struct entry *journal_entries(struct world *world, const struct run_model *run, struct arena *arena, uint64_t value_max, size_t *count);
 

@@ -116,6 +116,21 @@ static void port_run_failed(void *arg, const char *run_id, const struct error *e
 	broken(arg, world_run_model(arg, run_id), "the engine gives it up: %s", error->message);
 }
 
+static void on_sweep(struct world *world, void *arg)
+{
+	(void)arg;
+	if (children_sweep(&world->children) || engine_is_recovering(world->engine))
+		world_at(world, CHILDREN_SWEEP_MS * 1000, true, on_sweep, NULL);
+}
+
+static void close_children(struct world *world)
+{
+	world->counters.children += world->children.started;
+	world->counters.attached += world->children.attached;
+	world->counters.orphans += world->children.orphans;
+	children_close(&world->children);
+}
+
 static void start_engine(struct world *world)
 {
 	const struct engine_ports ports = {
@@ -131,14 +146,20 @@ static void start_engine(struct world *world)
 	/* Small, so that values fall out of the cache and loads wait for one another. */
 	config.value_cache_bytes = random_between(&world->random, 1, 256) << 10;
 	config.load_concurrency = random_between(&world->random, 1, 4);
+	const struct children_ports children = {.arg = world, .look = journal_look, .now_us = port_now_us, .wall_ms = port_wall_ms};
+
 	world->boot++;
 	world->stopping = false;
-	world->engine = engine_new(&config, &ports);
+	children_init(&world->children, &children);
+	world->engine = world->children.engine = engine_new(&config, &ports);
+	world_at(world, 0, true, on_sweep, NULL);
 	for (size_t i = 0; i < world->run_count; i++) {
 		struct run_model *run = world->runs[i];
 		if (!run->created || run->ended)
 			continue;
 		run->recovering = true;
+		if (run->is_awaited)
+			children_add_open(&world->children, run->id, run->parent->id, run->parent_step);
 		engine_recover(world->engine, run->id);
 	}
 }
@@ -147,7 +168,9 @@ void world_crash(struct world *world)
 {
 	world->counters.crashes++;
 	journal_forget_queue(&world->journal);
+	children_abandon(&world->children);
 	engine_drop(world->engine);
+	close_children(world);
 	if (!list_empty(&world->attempts))
 		broken(world, NULL, "an activity outlives the engine that started it");
 	start_engine(world);
@@ -163,11 +186,13 @@ static void on_crash(struct world *world, void *arg)
 static void on_stopping(struct world *world, void *arg)
 {
 	(void)arg;
-	if (!engine_is_quiet(world->engine) || !list_empty(&world->attempts)) {
+	if (!engine_is_quiet(world->engine) || !list_empty(&world->attempts) || !children_are_quiet(&world->children)) {
 		world_at(world, 1000, true, on_stopping, NULL);
 		return;
 	}
+	children_abandon(&world->children);
 	engine_free(world->engine);
+	close_children(world);
 	journal_forget_queue(&world->journal);
 	start_engine(world);
 }
@@ -180,6 +205,7 @@ static void on_stop(struct world *world, void *arg)
 	world->counters.stops++;
 	world->stopping = true;
 	engine_stop(world->engine);
+	children_stop(&world->children);
 	attempts_interrupt(world);
 	world_at(world, 1000, true, on_stopping, NULL);
 }
@@ -374,18 +400,27 @@ static struct client *new_client(struct world *world, struct run_model *run)
 	return client;
 }
 
-static void plan_run(struct world *world, unsigned number)
+struct run_model *world_add_run(struct world *world, const char *id)
 {
 	struct run_model *run = memory_zero(sizeof *run);
-	struct random *random = &world->random;
-	uint64_t arrival = number == 0 ? 1000 : random_below(random, ARRIVALS_US);
 
-	snprintf(run->id, sizeof run->id, "run-%u", number);
+	snprintf(run->id, sizeof run->id, "%s", id);
 	if (world->run_count == world->run_cap) {
 		world->run_cap = world->run_cap ? world->run_cap * 2 : 16;
 		world->runs = memory_resize(world->runs, world->run_cap * sizeof *world->runs);
 	}
 	world->runs[world->run_count++] = run;
+	return run;
+}
+
+static void plan_run(struct world *world, unsigned number)
+{
+	char id[ID_LEN_MAX + 1];
+	struct random *random = &world->random;
+	uint64_t arrival = number == 0 ? 1000 : random_below(random, ARRIVALS_US);
+
+	snprintf(id, sizeof id, "run-%u", number);
+	struct run_model *run = world_add_run(world, id);
 	for (unsigned copies = random_chance(random, 200) ? 2 : 1; copies > 0; copies--) {
 		struct client *client = new_client(world, run);
 		client->definition = number == 0 ? 0 : (unsigned)random_below(random, WORLD_DEFINITIONS);
@@ -417,6 +452,7 @@ static void load_programs(struct world *world)
 			broken(world, NULL, "program %u is refused: %s: %s", i, problems.items[0].pointer, problems.items[0].message);
 		}
 		problems_close(&problems);
+		world->definition_added[i] = i == WORLD_DEFINITIONS - 1 && !random_chance(&world->random, 150); /* else who runs it as a child finds none, perhaps */
 		world->documents[i] = json_print_arena(world->definitions[i]->document, &world->arena);
 	}
 }
@@ -468,7 +504,9 @@ static bool step(struct world *world)
 
 static void close_world(struct world *world)
 {
+	children_abandon(&world->children);
 	engine_free(world->engine);
+	close_children(world);
 	while (!list_empty(&world->clients)) {
 		struct client *client = CONTAINER_OF(world->clients.next, struct client, link);
 		list_remove(&client->link);
@@ -485,6 +523,7 @@ static void close_world(struct world *world)
 				free(at);
 			}
 		free(world->runs[i]->seqs);
+		free(world->runs[i]->parent_step);
 		free(world->runs[i]);
 	}
 	for (size_t i = 0; i < WORLD_DEFINITIONS; i++) {
@@ -520,18 +559,22 @@ int world_run(uint64_t seed, const struct options *options)
 	if (c->ended < (runs < ENDED_MIN ? runs : ENDED_MIN) || world.journal.count < ENTRIES_MIN || c->crashes < 1 || c->retries < 1 || c->loads < 1)
 		broken(&world, NULL, "too little happened: ended=%" PRIu64 " entries=%zu crashes=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64, c->ended,
 		       world.journal.count, c->crashes, c->retries, c->loads);
+	world.counters.children += world.children.started;
+	world.counters.attached += world.children.attached;
+	world.counters.orphans += world.children.orphans;
+	world.children.started = world.children.attached = world.children.orphans = 0;
 	struct digest root = log_tree_root(&world.journal.tree);
 	char hex[DIGEST_HEX_LEN + 1];
 	digest_hex(&root, hex);
 	printf("seed %" PRIu64 ": runs=%" PRIu64 " entries=%zu crashes=%" PRIu64 " stops=%" PRIu64 " faults=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64
-	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " log=%.16s ok\n",
+	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " log=%.16s ok\n",
 	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->fired, c->caught, c->tries, c->cancels, c->facts,
-	       c->replays, hex);
+	       c->replays, c->children, hex);
 	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
-		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " events=%" PRIu64 "\n",
+		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " events=%" PRIu64 "\n",
 		       c->completed, c->faulted, c->cancelled, c->attempts, c->refused, c->interruptions, c->value_loads, c->steps_clock, c->checks, c->folds,
-		       c->oracle_tasks, c->evaluations, c->events);
+		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->events);
 	close_world(&world);
 	return 0;
 }

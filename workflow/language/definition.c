@@ -968,6 +968,76 @@ static void read_call(struct checker *checker, struct task *task, const struct j
 	task->with = arguments_prepare(checker, name, with);
 }
 
+/* A name of `run: {workflow}`: written out, so that what a definition runs can be told from its text. */
+static const char *read_run_name(struct checker *checker, const struct json *workflow, const char *name, bool (*is_valid)(const char *text), const char *must)
+{
+	const struct json *value = json_get(workflow, name);
+	const char *text = read_text(checker, workflow, name, strcmp(name, "version") == 0);
+	size_t len = checker_enter(checker, name);
+
+	if (checker_is_expression(value))
+		checker_fail(checker, "choose among several tasks by `switch`", "cannot be an expression");
+	else if (text && !is_valid(text))
+		checker_fail(checker, NULL, "%s", must);
+	checker_leave(checker, len);
+	return text;
+}
+
+static bool is_wanted_version(const char *text)
+{
+	return strcmp(text, "latest") == 0 || id_valid_version(text);
+}
+
+/* `run: {workflow}`: what is called is a run of its own (daemon/children.h). */
+static void read_run(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"run", KEY_REQUIRED, NULL}};
+	const struct json *run = json_get(value, "run"), *workflow = json_get(run, "workflow"), *input = json_get(workflow, "input");
+	bool other = json_get(run, "container") || json_get(run, "script") || json_get(run, "shell");
+	const struct key run_keys[] = {{"workflow", other ? KEY_OPTIONAL : KEY_REQUIRED, "workflow: {namespace: …, name: …, version: '1.0.0'}"}, {"await", KEY_OPTIONAL, NULL},
+					      {"return", KEY_OPTIONAL, NULL}, {"container", KEY_LATER, NULL}, {"script", KEY_LATER, NULL}, {"shell", KEY_LATER, NULL}};
+	static const struct key workflow_keys[] = {{"namespace", KEY_REQUIRED, NULL}, {"name", KEY_REQUIRED, NULL}, {"version", KEY_OPTIONAL, NULL}, {"input", KEY_OPTIONAL, NULL}};
+	static const char label[] = "must be 1 to 63 letters, digits or hyphens, no hyphen at the ends";
+	struct arena *arena = &checker->definition->arena;
+	struct json *with = json_object(arena);
+	size_t len = checker_enter(checker, "run"), inner_len, input_len;
+
+	if (!checker_type(checker, run, JSON_OBJECT, false))
+		goto end;
+	checker_keys(checker, run, run_keys, COUNT_OF(run_keys), "'run'");
+	if (json_get(run, "return") && !other)
+		fail_member(checker, "return", "the child's output is the task's", "means nothing for a workflow, which has no exit code and no standard output");
+	task->awaits = json_get_boolean(run, "await", true);
+	inner_len = checker_enter(checker, "await");
+	if (json_get(run, "await"))
+		checker_type(checker, json_get(run, "await"), JSON_BOOLEAN, false);
+	checker_leave(checker, inner_len);
+	inner_len = checker_enter(checker, "workflow");
+	if (workflow && checker_type(checker, workflow, JSON_OBJECT, false)) {
+		checker_keys(checker, workflow, workflow_keys, COUNT_OF(workflow_keys), "'workflow'");
+		const char *namespace = read_run_name(checker, workflow, "namespace", id_valid_label, label);
+		const char *name = read_run_name(checker, workflow, "name", id_valid_label, label);
+		const char *version = read_run_name(checker, workflow, "version", is_wanted_version, "is neither a semantic version nor 'latest'");
+		input_len = checker_enter(checker, "input");
+		if (input && checker_type(checker, input, JSON_OBJECT, true))
+			checker_template(checker, input, true);
+		else if (input)
+			checker_template(checker, input, false);
+		checker_leave(checker, input_len);
+		json_set_text(arena, with, "namespace", namespace ? namespace : "");
+		json_set_text(arena, with, "name", name ? name : "");
+		json_set_text(arena, with, "version", version ? version : "latest");
+		json_set(arena, with, "input", input ? (struct json *)input : json_null(arena));
+		json_set_boolean(arena, with, "await", task->awaits);
+	}
+	checker_leave(checker, inner_len);
+	task->function = FUNCTION_RUN;
+	task->with = with;
+end:
+	checker_leave(checker, len);
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'run' task");
+}
+
 struct task_reader {
 	const char *key;
 	enum task_kind kind;
@@ -979,7 +1049,7 @@ static const struct task_reader task_readers[] = {
 	{"for", TASK_FOR, read_for}, {"set", TASK_SET, read_set}, {"call", TASK_CALL, read_call}, {"do", TASK_DO, read_do},
 	{"switch", TASK_SWITCH, read_switch}, {"raise", TASK_RAISE, read_raise}, {"try", TASK_TRY, read_try},
 	{"wait", TASK_WAIT, read_wait},
-	{"fork", TASK_FORK, read_fork}, {"emit", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_DO, NULL},
+	{"fork", TASK_FORK, read_fork}, {"emit", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_CALL, read_run},
 };
 
 /* What would stay refused if the task's kind were not. */
@@ -1019,7 +1089,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 	if (found && !found->read) {
 		size_t len = checker_enter(checker, found->key);
 
-		checker_fail_key(checker, "this release has call, do, for, fork, raise, set, switch, try and wait", "task kind '%s' %s", found->key, later);
+		checker_fail_key(checker, "this release has call, do, for, fork, raise, run, set, switch, try and wait", "task kind '%s' %s", found->key, later);
 		checker_leave(checker, len);
 		fail_common_keys(checker, value);
 		return NULL;
@@ -1029,7 +1099,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 
 		for (size_t i = 0; i < value->object.count && !near; i++)
 			near = checker_near(value->object.members[i].name, keys, COUNT_OF(keys));
-		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, fork, raise, set, switch, try, wait",
+		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, fork, raise, run, set, switch, try, wait",
 			     "a task without a kind");
 	}
 	return found;

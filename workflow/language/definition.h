@@ -20,6 +20,7 @@ enum {
 	SWITCH_CASES_MAX = 1000,
 	RETRY_COUNT_DEFAULT = 10, /* retries of a policy without `limit` */
 	RETRY_COUNT_MAX = 1000000,
+	RUN_DEPTH_MAX = 16, /* children of children: how many runs are around the innermost one */
 	FOR_CONCURRENCY_MAX = 1024, /* iterations of one run under way at once: of a loop and all loops around it together */
 };
 
@@ -48,6 +49,7 @@ struct switch_case {
 enum task_function {
 	FUNCTION_HTTP, /* activity: one HTTP request */
 	FUNCTION_INFERENCE, /* activity: one model answer */
+	FUNCTION_RUN, /* `run: {workflow}`: a run of another definition, a child of this one */
 	FUNCTION_SECTIONS, /* activity: document -> {plan, sections}; see expansion below */
 	FUNCTION_EXTRACT, /* activity: one section -> facts */
 	FUNCTION_MERGE, /* pure: [{section outcome}…] -> {facts, sections} */
@@ -132,6 +134,7 @@ struct task {
 
 	enum task_function function; /* TASK_CALL */
 	const struct json *with; /* TASK_CALL: template of the arguments */
+	bool awaits; /* FUNCTION_RUN: over when the child is */
 	const char *built_in; /* on a TASK_DO that an expansion made: "extraction", or the name in use.functions; else NULL */
 };
 
