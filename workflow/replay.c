@@ -230,6 +230,21 @@ static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *tr
 	return at;
 }
 
+/* What is cancelled first: all of the run, at whose end that stands; else the losers of a fork, whose winner an earlier decision has. */
+static void read_cancel(const struct replaying *r, size_t at, struct trigger *trigger)
+{
+	while (at < r->count && r->entries[at].kind == ENTRY_TASK_CANCELLED)
+		at++;
+	trigger->kind = TRIGGER_CONTINUE;
+	if (at == r->count || (r->entries[at].kind != ENTRY_RUN_CANCELLED && r->entries[at].kind != ENTRY_RUN_KILLED))
+		return;
+	trigger->kind = TRIGGER_CANCEL;
+	trigger->kill = r->entries[at].kind == ENTRY_RUN_KILLED;
+	const struct json *reason = find_json(r, r->entries[at].data, "reason");
+	if (json_is(reason, JSON_STRING))
+		trigger->reason = reason->string.text;
+}
+
 /* The trigger of the decision that begins at entry `at`. False: no decision begins like that. */
 static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger, struct outcome *outcome)
 {
@@ -262,13 +277,7 @@ static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger
 	case ENTRY_TASK_CANCELLED:
 	case ENTRY_RUN_CANCELLED:
 	case ENTRY_RUN_KILLED:
-		trigger->kind = TRIGGER_CANCEL;
-		for (size_t i = at; i < r->count; i++) {
-			trigger->kill |= r->entries[i].kind == ENTRY_RUN_KILLED;
-			const struct json *reason = find_json(r, r->entries[i].data, "reason");
-			if (json_is(reason, JSON_STRING))
-				trigger->reason = reason->string.text;
-		}
+		read_cancel(r, at, trigger);
 		return true;
 	default:
 		trigger->kind = TRIGGER_CONTINUE;

@@ -345,6 +345,30 @@ START_TEST(fork_competes)
 }
 END_TEST
 
+/* A decision that reaches its limit after a branch has won is continued with the end of the others: replay does not take that for a cancel. */
+START_TEST(fork_competes_across_decisions)
+{
+	struct fixture f;
+	struct buffer tasks;
+
+	buffer_init(&tasks, 1 << 16);
+	buffer_add_text(&tasks, "[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[{\"a\":{\"do\":[" SET("x", "1", "") "]}},{\"b\":{\"do\":[");
+	for (int i = 0; i < DECISION_ENTRIES_MAX; i++)
+		buffer_printf(&tasks, "%s{\"s%d\":{\"set\":{\"n\":2}}}", i ? "," : "", i);
+	buffer_add_text(&tasks, "]}}]}}}]");
+	fixture_open(&f, buffer_text(&tasks));
+	fixture_submit(&f, "{}");
+	ck_assert_str_eq(fixture_effects(&f), "continue");
+	f.wall_ms++;
+	fixture_simple(&f, TRIGGER_CONTINUE);
+	ck_assert_str_eq(fixture_said(&f), "task.cancelled /do/0/f/fork/branches/1/b@1, task.completed /do/0/f@1, run.completed");
+	ck_assert_str_eq(print_value(&f, f.state.output), "{\"n\":1}");
+	check_replay(&f);
+	fixture_close(&f);
+	buffer_close(&tasks);
+}
+END_TEST
+
 /* Without `compete` one fault ends the other branches (D7); the fork may be entered again. */
 START_TEST(fork_faults)
 {
@@ -384,6 +408,7 @@ int main(void)
 	tcase_add_test(tests, end_cancels_the_others);
 	tcase_add_test(tests, fork_joins);
 	tcase_add_test(tests, fork_competes);
+	tcase_add_test(tests, fork_competes_across_decisions);
 	tcase_add_test(tests, fork_faults);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
