@@ -71,6 +71,17 @@ static const char *origin_of(struct arena *arena, const char *url)
 	return arena_text_len(arena, url, (size_t)(host - url) + strcspn(host, "/?#"));
 }
 
+/* Where its siblings are: "https://host/a/" of "https://host/a/b?c", "https://host/" of "https://host". */
+static const char *folder_of(struct arena *arena, const char *url)
+{
+	const char *origin = origin_of(arena, url), *path = url + strlen(origin);
+	size_t len = strcspn(path, "?#");
+
+	while (len > 0 && path[len - 1] != '/')
+		len--;
+	return arena_printf(arena, "%s%.*s", origin, len > 0 ? (int)len : 1, len > 0 ? path : "/");
+}
+
 static const char *swagger_server(struct arena *arena, const struct json *description, const char *url)
 {
 	const char *host = json_get_text(description, "host"), *base = json_get_text(description, "basePath"), *scheme = NULL;
@@ -97,13 +108,11 @@ static const char *openapi_server(struct arena *arena, const struct json *descri
 
 	if (!written)
 		written = "/";
-	buffer_init(&text, 8192);
+	buffer_init(&text, OPENAPI_SERVER_MAX);
 	if (written[0] == '/')
 		buffer_add_text(&text, origin_of(arena, url));
-	else if (!strstr(written, "://")) { /* beside the description */
-		const char *slash = strrchr(url, '/');
-		buffer_add(&text, url, (size_t)(slash - url) + 1);
-	}
+	else if (!strstr(written, "://")) /* beside the description */
+		buffer_add_text(&text, folder_of(arena, url));
 	while (*written) {
 		size_t len = strcspn(written, "{"), name_len;
 		buffer_add(&text, written, len);
@@ -115,7 +124,7 @@ static const char *openapi_server(struct arena *arena, const struct json *descri
 		buffer_add_text(&text, value ? value : "{}"); /* refused below */
 		written += name_len + (written[name_len] == '}');
 	}
-	result = arena_text(arena, buffer_text(&text));
+	result = text.overflow ? "{}" : arena_text(arena, buffer_text(&text));
 	buffer_close(&text);
 	return result;
 }

@@ -4,7 +4,7 @@
 
 #include "workflow/base/json.h"
 
-enum { OPENAPI_PARAMETERS_MAX = 256, OPENAPI_REFERENCES_MAX = 8 /* $ref behind one another */ };
+enum { OPENAPI_PARAMETERS_MAX = 256, OPENAPI_REFERENCES_MAX = 8 /* $ref behind one another */, OPENAPI_SERVER_MAX = 8192 /* bytes of a server's URL */ };
 
 /* {"method", "server", "path", "parameters": [{"name", "in": "path" | "query" | "header" | "body", "required", "multi"}]}. url: where
  * the description came from, for relative servers. ERR_NOT_FOUND: no such operation; ERR_UNSUPPORTED: one that this release cannot call. */

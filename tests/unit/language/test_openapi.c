@@ -116,5 +116,32 @@ START_TEST(parameters_are_limited)
 }
 END_TEST
 
+/* A server beside the description is on the description's own host, whatever stands in its query; one that is too long is refused, not cut. */
+START_TEST(servers_are_beside_the_description)
+{
+	static const struct {
+		const char *url, *server;
+	} cases[] = {
+		{"https://docs.example", "https://docs.example/v3"}, {"https://docs.example?of=/a/b", "https://docs.example/v3"},
+		{"https://docs.example/a?of=/b/c", "https://docs.example/v3"}, {"https://docs.example/a/b#/c", "https://docs.example/a/v3"},
+	};
+	static const char written[] = OPENAPI("\"servers\":[{\"url\":\"v3\"}],", "\"/a\":{\"get\":{\"operationId\":\"o\"}}");
+	struct arena arena;
+	struct error error;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		const struct json *operation = openapi_operation(&arena, json_parse(&arena, bytes_text(written), JSON_STRICT, NULL, &error), "o", cases[i].url, &error);
+		ck_assert_str_eq(json_get_text(operation, "server"), cases[i].server);
+	}
+	for (int len = OPENAPI_SERVER_MAX - 40; len <= OPENAPI_SERVER_MAX; len += 40) {
+		const char *text = arena_printf(&arena, OPENAPI("\"servers\":[{\"url\":\"https://h/%0*d/\"}],", "\"/a\":{\"get\":{\"operationId\":\"o\"}}"), len, 1);
+		const struct json *operation = openapi_operation(&arena, json_parse(&arena, bytes_text(text), JSON_STRICT, NULL, &error), "o", cases[0].url, &error);
+		ck_assert_int_eq(operation != NULL, len < OPENAPI_SERVER_MAX);
+	}
+	arena_close(&arena);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("openapi", an_operation_is_cut_down, hostile_descriptions_are_refused, parameters_are_limited)
+SUITE_MAIN("openapi", an_operation_is_cut_down, hostile_descriptions_are_refused, parameters_are_limited, servers_are_beside_the_description)
