@@ -50,6 +50,8 @@ static const char *secret_name(struct arena *arena, struct bytes path)
 	const struct json *quoted;
 	size_t len;
 
+	if (*text != '.' && *text != '[')
+		return NULL; /* "$secretsX" is another variable */
 	if (*text == '.')
 		text++;
 	len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");

@@ -100,6 +100,8 @@ START_TEST(mistakes_have_their_place)
 		{DOCUMENT "use: {secrets: ['']}\ndo: []\n", "/use/secrets/0", "must not be empty", NULL},
 		{HEADERS("X: '${ $secrets.other }'"), "/do/0/a/with/headers/X", "use.secrets has no 'other'", "list it in use.secrets"},
 		{HEADERS("X: '${ $secrets }'"), "/do/0/a/with/headers/X", "a secret cannot stand here", NULL},
+		{HEADERS("X: '${ $secretskey }'"), "/do/0/a/with/headers/X", "a secret cannot stand here", NULL},
+		{HEADERS("X: '${ $secrets\"key\" }'"), "/do/0/a/with/headers/X", "a secret cannot stand here", NULL},
 		{HEADERS("X: '${ $secrets.key.part }'"), "/do/0/a/with/headers/X", "a secret cannot stand here", "nowhere else"},
 		{HEADERS("X: '${ $secrets.key | length }'"), "/do/0/a/with/headers/X", "a secret cannot stand here", NULL},
 		{HEADERS("X: '${ $secrets.the-key }'"), "/do/0/a/with/headers/X", "a secret cannot stand here", NULL},
