@@ -33,7 +33,7 @@ static const struct json *scoped_variable(const struct scope_context *s, const c
 	*known = true;
 	if (s->caught && strcmp(name, s->task->catch->as) == 0)
 		return s->caught;
-	for (const struct task *at = s->task, *around; (around = at->parent) != NULL; at = around) {
+	for (const struct task *at = s->inside ? s->inside : s->task, *around; (around = at->parent) != NULL; at = around) {
 		const struct instance *instance = around->kind == TASK_FOR || around->kind == TASK_TRY ?
 							  state_find(&d->draft, around, false, s->path, around->loop_depth) : NULL;
 		if (around->kind == TASK_TRY && at->in_handler && strcmp(name, around->catch->as) == 0)
@@ -71,7 +71,7 @@ static const struct json *scope_get(void *context, const char *name)
 		return variable;
 	struct json *json = json_object(d->arena);
 	if (strcmp(name, "context") == 0) { /* D3: {} until something exports */
-		struct value *exported = state_context(&d->draft, s->task, s->path, s->path_count);
+		struct value *exported = state_context(&d->draft, s->inside ? s->inside : s->task, s->path, s->path_count);
 		return exported ? decide_value_json(d, exported) : json;
 	}
 	if (strcmp(name, "workflow") == 0) {
@@ -92,10 +92,11 @@ static const struct json *scope_get(void *context, const char *name)
 		return json;
 	}
 	if (strcmp(name, "task") == 0) {
-		const struct json *input = decide_value_json(d, s->raw_input ? s->raw_input : s->input);
+		struct value *raw = s->raw_input || !s->task->parent ? s->raw_input : decide_find_raw_input(d, s->task, s->path, s->task->loop_depth);
+		const struct json *input = decide_value_json(d, raw ? raw : s->input);
 		const struct json *output = s->raw_output ? decide_value_json(d, s->raw_output) : NULL;
 		const struct json *definition = json_pointer_get(d->draft.definition->document, s->task->reference);
-		const struct instance *instance = state_find(&d->draft, s->task, false, s->path, s->path_count);
+		const struct instance *instance = state_find(&d->draft, s->task, false, s->path, s->task->loop_depth);
 		bool started = instance && instance->phase == INSTANCE_STARTED;
 		if (!input || (s->raw_output && !output))
 			return NULL;

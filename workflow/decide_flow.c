@@ -152,7 +152,7 @@ static void run_loop(struct deciding *d, const struct place *at)
 		body.is_body = true;
 		body.path[body.path_count++] = loop->next_iteration;
 		if (task->condition) { /* chained only: the loop variables are bound, the input is the iteration's */
-			struct scope_context s = {.d = d, .task = task->body.tasks[0], .path = body.path, .path_count = body.path_count,
+			struct scope_context s = {.d = d, .task = task, .inside = task->body.tasks[0], .path = body.path, .path_count = body.path_count,
 						  .input = loop->current ? loop->current : loop->input};
 			struct error error = {0};
 			const struct json *condition = decide_evaluate(d, &s, NULL, task->condition, &error);

@@ -52,8 +52,9 @@ struct scope_context {
 	size_t path_count;
 	struct value *input; /* `.` */
 	const struct json *caught; /* of a catch's conditions: the error, which is "." and $as then */
+	const struct task *inside; /* `while`: the loop's variables are bound as for this task of its list; NULL: as for `task` */
 	struct value *transformed; /* $input; NULL: the same */
-	struct value *raw_input, *raw_output; /* of $task; NULL: the input is the same, the output is not there yet */
+	struct value *raw_input, *raw_output; /* of $task; NULL: the input is what the list around it holds, the output is not there yet */
 	struct value *output; /* $output */
 };
 

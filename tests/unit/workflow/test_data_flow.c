@@ -82,6 +82,11 @@ START_TEST(values_pass_through)
 		{"[{\"f\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":1},\"do\":[{\"g\":{\"for\":{\"in\":\"$item\",\"each\":\"n\",\"at\":\"k\"},\"do\":["
 		 "{\"x\":{\"set\":{\"c\":\"${ $context }\"},\"export\":{\"as\":\"$n\"}}}]}},{\"y\":{\"set\":{\"c\":\"${ $context }\",\"b\":\"${ .c }\"}}}],\"export\":{\"as\":{\"f\":\"${ .[0].c }\"}}}}],"
 		 "\"output\":{\"as\":{\"c\":\"${ $context }\",\"o\":\"${ . }\"}}", "{\"l\":[[1,2],[3,4]]}", "{\"c\":{\"f\":2},\"o\":[{\"b\":1,\"c\":2},{\"b\":3,\"c\":4}]}"},
+		/* Conditions of a task see $task as the task, with its raw input. */
+		{"[{\"l\":{\"input\":{\"from\":\".a\"},\"for\":{\"in\":\".\"},\"while\":\"$task.name == \\\"l\\\"\",\"do\":[{\"s\":{\"set\":{\"i\":\"${ $index }\"}}}]}}]", "{\"a\":[5,6]}", "{\"i\":1}"},
+		{"[{\"l\":{\"input\":{\"from\":\".a\"},\"for\":{\"in\":\".\"},\"while\":\"$task.input.a[0] == 5\",\"do\":[{\"s\":{\"set\":{\"i\":\"${ $index }\"}}}]}}]", "{\"a\":[5,6]}", "{\"i\":1}"},
+		{"[{\"t\":{\"input\":{\"from\":\".a\"},\"try\":[{\"r\":{\"raise\":{\"error\":{\"type\":\"x\",\"status\":400}}}}],\"catch\":{\"when\":\"$task.input.a == 7\",\"do\":"
+		 "[{\"s\":{\"set\":{\"v\":\"${ . }\"}}}]}}}]", "{\"a\":7}", "{\"v\":7}"},
 		/* Schemas that fit change nothing; which draft is theirs to say. */
 		{"[{\"s\":{\"input\":{\"schema\":" SCHEMA("\"required\":[\"a\"]") "},\"set\":{\"v\":1},\"output\":{\"as\":\".v\",\"schema\":" SCHEMA("\"const\":1") "},"
 		 "\"export\":{\"as\":{\"n\":\"${ . }\"},\"schema\":" SCHEMA("\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"definitions\":{\"n\":{\"const\":1}},\"properties\":"
