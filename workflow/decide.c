@@ -73,8 +73,6 @@ static void on_submitted(struct deciding *d)
 		decide_fault_run(d, decide_flaw_json(d, &flaw, "/input"));
 }
 
-static const char timeout_type[] = "https://serverlessworkflow.io/spec/1.0.0/errors/timeout";
-
 /* What is due first of all that is; NULL and 0: nothing is. NULL and a time: the run itself. */
 static const struct instance *first_due(struct deciding *d, int64_t *due_ms, enum instance_timer *timer)
 {
@@ -142,12 +140,17 @@ static void fire_due(struct deciding *d, const struct instance *instance)
 	}
 }
 
+static struct json *timeout_error(struct deciding *d, const char *detail, const char *instance)
+{
+	return decide_error_json(d, ERROR_TYPE("timeout"), 408, "Timed out", detail, instance, NULL);
+}
+
 /* An attempt of a try has taken too long: as if its list had faulted. */
 static void fire_attempt_end(struct deciding *d, const struct instance *instance)
 {
 	const struct task *task = instance->task;
 	struct error error = {0};
-	const struct json *fault = decide_error_json(d, timeout_type, 408, "Timed out", "the attempt took longer than the retry policy allows", task->reference, NULL);
+	const struct json *fault = timeout_error(d, "the attempt took longer than the retry policy allows", task->reference);
 	struct value *value = decide_make_value(d, fault);
 	uint64_t path[STATE_LOOP_DEPTH_MAX];
 
@@ -171,18 +174,14 @@ static void fire_timeout(struct deciding *d, const struct instance *instance)
 	if (instance) {
 		decide_emit(d, new_fired(d, instance, "timeout"));
 		decide_fault_task(d, instance->task, instance->path, instance->path_count,
-			   decide_error_json(d, timeout_type, 408, "Timed out", "the task took longer than its timeout allows", instance->task->reference, NULL));
+				  timeout_error(d, "the task took longer than its timeout allows", instance->task->reference));
 		return;
 	}
 	struct entry *entry = decide_new_entry(d, ENTRY_TIMER_FIRED);
 	json_set_text(d->arena, entry->data, "timer", "timeout");
 	decide_emit(d, entry);
 	decide_end_live(d, &(struct ending){0});
-	struct value *value = decide_make_value(d, decide_error_json(d, timeout_type, 408, "Timed out", "the run took longer than the workflow's timeout allows", "/", NULL));
-	entry = decide_new_entry(d, ENTRY_RUN_FAULTED);
-	json_set_digest(d->arena, entry->data, "error", &value->digest);
-	entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
-	decide_end_run(d, entry);
+	decide_fault_run(d, timeout_error(d, "the run took longer than the workflow's timeout allows", "/"));
 }
 
 /* One after the other in the order of their times, each seeing what the one before brought about: a wait that was over before a timeout, while

@@ -96,16 +96,16 @@ void decide_end_live(struct deciding *d, const struct ending *ending)
 
 struct json *decide_flaw_json(struct deciding *d, const struct flaw *flaw, const char *instance)
 {
-	return decide_error_json(d, flaw->is_schema ? "https://serverlessworkflow.io/spec/1.0.0/errors/validation" : "https://serverlessworkflow.io/spec/1.0.0/errors/expression",
-			  400, flaw->is_schema ? "Schema does not match" : "Expression failed", flaw->error.message, instance, NULL);
+	return decide_error_json(d, flaw->is_schema ? ERROR_TYPE("validation") : ERROR_TYPE("expression"), 400,
+				 flaw->is_schema ? "Schema does not match" : "Expression failed", flaw->error.message, instance, NULL);
 }
 
 void decide_fault_run(struct deciding *d, const struct json *error)
 {
-	struct value *value = decide_make_value(d, error);
 	struct entry *entry = decide_new_entry(d, ENTRY_RUN_FAULTED);
 
-	decide_name_value(d, entry, "error", value);
+	/* Always carried: what held it in the state may be over by then, though the draft still knows it. */
+	entry_add_value(d->arena, entry, "error", json_print_arena(error, d->arena));
 	decide_end_run(d, entry);
 }
 
@@ -192,7 +192,7 @@ bool decide_complete_task(struct deciding *d, const struct task *task, const uin
 static const char *standard_type(const char *type)
 {
 	static const char *const prefixes[] = {
-		"https://serverlessworkflow.io/spec/1.0.0/errors/", "https://open-workflow-specification.org/spec/1.0.0/errors/",
+		ERROR_TYPE(""), "https://open-workflow-specification.org/spec/1.0.0/errors/",
 		"https://serverlessworkflow.io/dsl/errors/types/", "https://open-workflow-specification.org/dsl/errors/types/",
 		"https://serverlessworkflow.io.io/dsl/errors/types/",
 	};
@@ -357,17 +357,15 @@ void decide_fault_task(struct deciding *d, const struct task *task, const uint64
 	} else if (verdict == VERDICT_UNKNOWN) {
 		decide_fault_expression(d, catcher->task, catcher->path, catcher->path_count, &why);
 	} else {
-		struct entry *entry = decide_new_entry(d, ENTRY_RUN_FAULTED);
-		json_set_digest(d->arena, entry->data, "error", &value->digest);
-		entry->values[entry->value_count++] = (struct entry_value){value->digest, value->bytes, value->size};
-		decide_end_run(d, entry);
+		decide_fault_run(d, error);
 	}
 }
 
 void decide_fault_expression(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct error *error)
 {
-	decide_fault_task(d, task, path, path_count,
-		   decide_error_json(d, "https://serverlessworkflow.io/spec/1.0.0/errors/expression", 400, "Expression failed", error->message, task->reference, NULL));
+	const struct flaw flaw = {.error = *error};
+
+	decide_fault_task(d, task, path, path_count, decide_flaw_json(d, &flaw, task->reference));
 }
 
 void decide_raise_error(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct json *written)
@@ -377,8 +375,8 @@ void decide_raise_error(struct deciding *d, const struct task *task, const uint6
 
 	if (!json_is(type, JSON_STRING))
 		error_set(&error, ERR_INVALID, "the type of a raised error must be a string, not %s", type ? json_type_name(type->type) : "nothing");
-	else if (!json_is_integer(status))
-		error_set(&error, ERR_INVALID, "the status of a raised error must be an integer");
+	else if (!json_is_integer(status) || status->number < ERROR_STATUS_MIN || status->number > ERROR_STATUS_MAX)
+		error_set(&error, ERR_INVALID, "the status of a raised error must be an integer from %d to %d", ERROR_STATUS_MIN, ERROR_STATUS_MAX);
 	struct json *raised = json_object(d->arena);
 	for (size_t i = 0; error.code == ERR_NONE && i < written->object.count; i++) {
 		const struct json_member *member = &written->object.members[i];

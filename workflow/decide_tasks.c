@@ -119,7 +119,7 @@ static bool may_run(struct deciding *d, struct scope_context *s, enum flow *flow
 	*flow = FLOW_WAIT;
 	if (execution > TASK_EXECUTIONS_MAX) {
 		decide_fault_task(d, s->task, s->path, s->path_count,
-			   decide_error_json(d, "https://serverlessworkflow.io/spec/1.0.0/errors/runtime", 500, "Too many executions",
+			   decide_error_json(d, ERROR_TYPE("runtime"), 500, "Too many executions",
 				      arena_printf(d->arena, "a task is entered at most %d times (TASK_EXECUTIONS_MAX)", TASK_EXECUTIONS_MAX), s->task->reference, NULL));
 		return false;
 	}

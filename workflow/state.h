@@ -23,7 +23,7 @@ struct value {
 	uint64_t content_id; /* CONTENT_ID of where it was first named; 0: not known (or in a draft) */
 	struct bytes bytes; /* data NULL: not in memory */
 	const struct json *json; /* drafts only: parsed already */
-	unsigned use_count; /* real state: slots that hold it. Draft: 1 when an entry of the decision carries it already */
+	unsigned use_count; /* real state only: slots that hold it */
 	struct value *next; /* in its hash chain */
 };
 

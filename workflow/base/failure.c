@@ -9,7 +9,7 @@ static const struct {
 	const char *type;
 	int status;
 } failures[FAILURE_CLASS_COUNT] = {
-#define X(name, text, again, type, status) [name] = {text, again, "https://serverlessworkflow.io/spec/1.0.0/errors/" type, status},
+#define X(name, text, again, type, status) [name] = {text, again, ERROR_TYPE(type), status},
 	FAILURE_CLASSES(X)
 #undef X
 };

@@ -30,9 +30,13 @@ enum failure_class {
 	FAILURE_CLASS_COUNT
 };
 
+/* The DSL's standard error types (dsl.md 1.6), in the spelling that belongs to 1.0.x. */
+#define ERROR_TYPE(name) "https://serverlessworkflow.io/spec/1.0.0/errors/" name
+enum { ERROR_STATUS_MIN = 100, ERROR_STATUS_MAX = 599 }; /* of any error: an HTTP status */
+
 const char *failure_name(enum failure_class failure);
 bool failure_parse(const char *text, enum failure_class *failure);
 bool failure_may_retry(enum failure_class failure);
-/* "https://serverlessworkflow.io/spec/1.0.0/errors/communication" and its default status. */
+/* ERROR_TYPE("communication") and its default status. */
 const char *failure_error_type(enum failure_class failure);
 int failure_status(enum failure_class failure);

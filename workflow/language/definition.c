@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/failure.h"
 #include "workflow/base/id.h"
 #include "workflow/language/checker.h"
 #include "workflow/language/duration.h"
@@ -239,16 +240,6 @@ static const struct json *check_timeout(struct checker *checker, const struct js
 	return read_duration_member(checker, timeout, "after");
 }
 
-/* What `use.GROUP` calls NAME; it is checked where it stands. NULL: a problem was added. */
-static const struct json *find_used(struct checker *checker, const char *group, const char *name)
-{
-	const struct json *known = json_get(json_get(checker->definition->document, "use"), group), *found = json_get(known, name);
-
-	if (!found)
-		checker_fail(checker, arena_printf(&checker->definition->arena, "define it in use.%s", group), "use.%s has no '%.80s'", group, name);
-	return found;
-}
-
 /* `timeout` of a task or a workflow: inline, or a name in use.timeouts. Its duration. */
 static const struct json *read_timeout(struct checker *checker, const struct json *object)
 {
@@ -259,7 +250,7 @@ static const struct json *read_timeout(struct checker *checker, const struct jso
 		return NULL;
 	len = checker_enter(checker, "timeout");
 	if (json_is(timeout, JSON_STRING))
-		after = json_get(find_used(checker, "timeouts", timeout->string.text), "after");
+		after = json_get(use_find(checker, "timeouts", timeout->string.text), "after");
 	else
 		after = check_timeout(checker, timeout);
 	checker_leave(checker, len);
@@ -453,7 +444,7 @@ static void check_error(struct checker *checker, const struct json *error)
 	}
 	if (json_get(error, "status")) {
 		len = checker_enter(checker, "status");
-		checker_integer(checker, json_get(error, "status"), 100, 599);
+		checker_integer(checker, json_get(error, "status"), ERROR_STATUS_MIN, ERROR_STATUS_MAX);
 		checker_leave(checker, len);
 	}
 	checker_template(checker, error, true);
@@ -627,7 +618,7 @@ static void read_catch(struct checker *checker, struct task *task, const struct 
 	static const struct key keys[] = {{"errors", KEY_OPTIONAL, NULL}, {"as", KEY_OPTIONAL, NULL}, {"when", KEY_OPTIONAL, NULL}, {"exceptWhen", KEY_OPTIONAL, NULL},
 					  {"retry", KEY_OPTIONAL, NULL}, {"do", KEY_OPTIONAL, NULL}, {"then", KEY_LATER, "write 'then' at the try itself"}};
 	struct catch *catch = arena_zero(&checker->definition->arena, sizeof *catch);
-	const struct json *retry = json_get(value, "retry");
+	const struct json *retry = json_get(value, "retry"), *policy;
 	size_t variable_count = checker->variable_count, len;
 
 	task->catch = catch;
@@ -644,10 +635,9 @@ static void read_catch(struct checker *checker, struct task *task, const struct 
 	catch->except_when = read_expression_member(checker, value, "exceptWhen");
 	if (retry) {
 		len = checker_enter(checker, "retry");
-		if (!json_is(retry, JSON_STRING))
-			catch->retry = read_retry(checker, retry);
-		else if (find_used(checker, "retries", retry->string.text))
-			catch->retry = read_retry(checker, find_used(checker, "retries", retry->string.text));
+		policy = json_is(retry, JSON_STRING) ? use_find(checker, "retries", retry->string.text) : retry;
+		if (policy)
+			catch->retry = read_retry(checker, policy);
 		checker_leave(checker, len);
 	}
 	if (json_get(value, "do")) {
@@ -1052,20 +1042,6 @@ static const struct task_reader task_readers[] = {
 	{"fork", TASK_FORK, read_fork}, {"emit", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_CALL, read_run},
 };
 
-/* What would stay refused if the task's kind were not. */
-static void fail_common_keys(struct checker *checker, const struct json *value)
-{
-	static const struct key keys[] = {COMMON_KEYS};
-
-	for (size_t i = 0; i < COUNT_OF(keys); i++) {
-		size_t len = checker_enter(checker, keys[i].name);
-
-		if (keys[i].kind == KEY_LATER && json_get(value, keys[i].name))
-			checker_fail_key(checker, keys[i].hint, "'%s' %s", keys[i].name, later);
-		checker_leave(checker, len);
-	}
-}
-
 /* The one row whose key the task has. NULL: a problem was added. */
 static const struct task_reader *find_reader(struct checker *checker, const struct json *value)
 {
@@ -1091,7 +1067,6 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 
 		checker_fail_key(checker, "this release has call, do, for, fork, raise, run, set, switch, try and wait", "task kind '%s' %s", found->key, later);
 		checker_leave(checker, len);
-		fail_common_keys(checker, value);
 		return NULL;
 	}
 	if (!found) {

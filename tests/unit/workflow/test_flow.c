@@ -248,6 +248,12 @@ START_TEST(raised_errors)
 	fixture_submit(&f, "{\"t\":\"no\"}");
 	ck_assert_ptr_nonnull(strstr(print_value(&f, f.state.error), "must be an integer"));
 	fixture_close(&f);
+	for (int status = ERROR_STATUS_MIN - 1; status <= ERROR_STATUS_MAX + 1; status += ERROR_STATUS_MAX + 2 - ERROR_STATUS_MIN) {
+		fixture_open(&f, "[{\"a\":{\"raise\":{\"error\":{\"type\":\"x\",\"status\":\"${ .s }\"}}}}]");
+		fixture_submit(&f, arena_printf(&f.arena, "{\"s\":%d}", status));
+		ck_assert_ptr_nonnull(strstr(print_value(&f, f.state.error), "must be an integer from 100 to 599"));
+		fixture_close(&f);
+	}
 }
 END_TEST
 
