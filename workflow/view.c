@@ -298,6 +298,8 @@ static void add_task_entry(struct viewing *v, const struct entry *entry)
 		json_set_text(v->arena, task, "status", "running");
 		break;
 	case ENTRY_TIMER_FIRED:
+		if (strcmp(json_get_text(entry->data, "timer"), "retry") == 0) /* the next attempt of a try begins */
+			json_set_number(v->arena, task, "attempts", json_get_number(task, "attempts", 0) + 1);
 		json_set_text(v->arena, task, "status", "running");
 		json_remove(task, "retryAt");
 		json_remove(task, "until");
@@ -318,6 +320,8 @@ static void add_task_entry(struct viewing *v, const struct entry *entry)
 		json_set_text(v->arena, task, "status", "waiting");
 		json_set_text(v->arena, task, "retryAt", json_get_text(entry->data, "due"));
 		json_set_text(v->arena, task, "lastFailure", json_get_text(entry->data, "class"));
+		if (!json_get(entry->data, "class")) /* of a try, which has no entry for the beginning of the first */
+			json_set_number(v->arena, task, "attempts", json_get_number(entry->data, "attempt", 1) - 1);
 		break;
 	case ENTRY_ATTEMPT_STARTED:
 		json_set_text(v->arena, task, "status", "running");

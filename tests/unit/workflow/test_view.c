@@ -124,6 +124,26 @@ START_TEST(run_document)
 }
 END_TEST
 
+/* A try that is retried shows how often its list was begun. */
+START_TEST(attempts_of_a_try)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"t\":{\"try\":[{\"r\":{\"raise\":{\"error\":{\"type\":\"x\",\"status\":500}}}}],\"catch\":{\"retry\":{\"limit\":{\"attempt\":{\"count\":2}}}}}}]");
+	fixture_submit(&f, "{}");
+	for (int attempts = 1; attempts <= 3; attempts++) {
+		const struct json *run = view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_ALL);
+		ck_assert_double_eq(json_get_number(find_task(run, "/do/0/t@1"), "attempts", 0), attempts);
+		ck_assert_str_eq(json_get_text(find_task(run, "/do/0/t@1"), "status"), attempts < 3 ? "waiting" : "faulted");
+		f.wall_ms = state_next_deadline_ms(&f.state);
+		if (attempts < 3)
+			fixture_simple(&f, TRIGGER_DEADLINE);
+	}
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	fixture_close(&f);
+}
+END_TEST
+
 /* A fault brings its error, a kill its word, a value that was not read its digest and size. */
 START_TEST(other_ends)
 {
@@ -237,4 +257,4 @@ START_TEST(large_inputs_are_shown_once)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-view", large_inputs_are_shown_once, tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, other_ends, cloud_events)
+SUITE_MAIN("workflow-view", large_inputs_are_shown_once, tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, attempts_of_a_try, other_ends, cloud_events)
