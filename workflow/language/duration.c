@@ -7,6 +7,16 @@
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
 
+/* ISO 8601 that duration_parse() refuses: what is wrong with it, in words of the language (it takes no "30s"). */
+static int refuse_text(const char *text, struct error *error)
+{
+	size_t date_len = strcspn(text, "T");
+
+	if (strspn(text, "P0123456789YMWD") >= date_len && strcspn(text, "YM") < date_len)
+		return error_set(error, ERR_INVALID, "'%.40s': years and months have no fixed length; write days (P30D)", text);
+	return error_set(error, ERR_INVALID, "'%.40s' is no ISO 8601 duration of at most %d days (PT30S, P1DT12H)", text, DURATION_DAYS_MAX);
+}
+
 int duration_read(const struct json *value, int64_t *ms, struct error *error)
 {
 	static const struct {
@@ -20,7 +30,7 @@ int duration_read(const struct json *value, int64_t *ms, struct error *error)
 	if (json_is(value, JSON_STRING)) {
 		if (value->string.text[0] != 'P')
 			return error_set(error, ERR_INVALID, "a duration is an object ({seconds: 30}) or an ISO 8601 text ('PT30S'), not '%.40s'", value->string.text);
-		return duration_parse(value->string.text, ms, error);
+		return duration_parse(value->string.text, ms, NULL) == 0 ? 0 : refuse_text(value->string.text, error);
 	}
 	if (!json_is(value, JSON_OBJECT))
 		return error_set(error, ERR_INVALID, "a duration is an object ({seconds: 30}) or an ISO 8601 text ('PT30S'), not %s", json_type_name(value->type));

@@ -468,7 +468,7 @@ static const struct bad bad[] = {
 	/* wait, timeout, try */
 	{TASK("{wait: {}}"), "/do/0/a/wait", 3, 15, "at least one of days", NULL},
 	{TASK("{wait: {weeks: 1}}"), "/do/0/a/wait", 3, 15, "weeks", NULL},
-	{TASK("{wait: P1Y}"), "/do/0/a/wait", 3, 15, "is not a duration", NULL},
+	{TASK("{wait: P1Y}"), "/do/0/a/wait", 3, 15, "years and months have no fixed length", NULL},
 	{TASK("{wait: '${ $nope }'}"), "/do/0/a/wait", 3, 15, "there is no variable $nope", NULL},
 	{TASK("{set: {x: 1}, timeout: {}}"), "/do/0/a/timeout", 3, 31, "'after' is missing in a timeout", NULL},
 	{TASK("{set: {x: 1}, timeout: {after: 5}}"), "/do/0/a/timeout/after", 3, 39, "a duration is", NULL},
