@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/hex.h"
 #include "workflow/base/log.h"
 
 #define PROBLEM_TYPE "https://reprise.example/problems/"
@@ -799,11 +800,6 @@ __attribute__((format(printf, 2, 0))) static void on_log(void *arg, const char *
 	vsnprintf(line, sizeof line, format, args);
 	line[strcspn(line, "\n")] = 0;
 	log_debug(LOG_HTTP, "libmicrohttpd: %s", line);
-}
-
-static int hex_value(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 /* %41 becomes A, in place. What cannot be decoded stays as it is, and so does %00: it would cut the text short, and

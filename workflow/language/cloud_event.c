@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/hex.h"
 #include "workflow/base/time.h"
 
 static const char spec_version[] = "1.0";
@@ -313,11 +314,6 @@ int cloud_event_read(struct arena *arena, struct bytes stored, struct cloud_even
 }
 
 /* --- binary mode -------------------------------------------------------------------------------------------------- */
-
-static int hex_value(char c)
-{
-	return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* The binding: quotes around it and backslashes in them go away, then %XX become bytes. A '%' that is none stays. */
 static char *decode_header(struct arena *arena, const char *value)

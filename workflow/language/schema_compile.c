@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/hex.h"
 #include "workflow/language/schema_program.h"
 
 enum { SLOTS_FIRST = 64, DIALECT_DEPTH_MAX = 8 };
@@ -406,15 +407,6 @@ static struct schema *find_in_document(struct compiler *compiler, const struct j
 
 /* ---- References ---- */
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* NULL where a percent sign stands without its two digits, or stands for NUL. */
 static char *decode_fragment(struct arena *arena, const char *fragment)
 {
@@ -425,9 +417,9 @@ static char *decode_fragment(struct arena *arena, const char *fragment)
 		char c = *fragment;
 
 		if (c == '%') {
-			if (hex_digit(fragment[1]) < 0 || hex_digit(fragment[2]) < 0)
+			if (hex_value(fragment[1]) < 0 || hex_value(fragment[2]) < 0)
 				return NULL;
-			c = (char)(hex_digit(fragment[1]) << 4 | hex_digit(fragment[2]));
+			c = (char)(hex_value(fragment[1]) << 4 | hex_value(fragment[2]));
 			fragment += 2;
 			if (c == '\0')
 				return NULL;

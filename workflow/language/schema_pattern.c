@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/hex.h"
 #include "workflow/base/json.h"
 
 enum {
@@ -80,22 +81,13 @@ static uint32_t read_code_point(struct reader *reader)
 	return value;
 }
 
-static int hex_digit(int c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool read_hex(struct reader *reader, size_t digits, uint32_t *value)
 {
 	size_t start = reader->at;
 
 	*value = 0;
-	while (reader->at - start < digits && hex_digit(peek(reader)) >= 0)
-		*value = *value << 4 | (uint32_t)hex_digit((unsigned char)reader->text[reader->at++]);
+	while (reader->at - start < digits && hex_value(peek(reader)) >= 0)
+		*value = *value << 4 | (uint32_t)hex_value((unsigned char)reader->text[reader->at++]);
 	if (reader->at - start == digits)
 		return true;
 	reader->at = start;
@@ -111,8 +103,8 @@ static bool read_unicode_escape(struct reader *reader, uint32_t *value)
 	if (skip(reader, "{")) {
 		size_t digits = 0;
 
-		for (*value = 0; hex_digit(peek(reader)) >= 0 && *value <= LAST_CODE_POINT; digits++)
-			*value = *value << 4 | (uint32_t)hex_digit((unsigned char)reader->text[reader->at++]);
+		for (*value = 0; hex_value(peek(reader)) >= 0 && *value <= LAST_CODE_POINT; digits++)
+			*value = *value << 4 | (uint32_t)hex_value((unsigned char)reader->text[reader->at++]);
 		return digits > 0 && *value <= LAST_CODE_POINT && skip(reader, "}") ? true : refuse(reader, "expected \\u{1 to 10FFFF}");
 	}
 	if (!read_hex(reader, 4, value))
@@ -215,7 +207,7 @@ static bool rewrite_property(struct reader *reader, bool without)
 
 	if (!skip(reader, "{"))
 		return refuse(reader, "expected { behind \\p");
-	while (len < PROPERTY_LEN_MAX && (hex_digit(peek(reader)) >= 0 || (peek(reader) >= 'A' && peek(reader) <= 'Z') ||
+	while (len < PROPERTY_LEN_MAX && (hex_value(peek(reader)) >= 0 || (peek(reader) >= 'A' && peek(reader) <= 'Z') ||
 					   (peek(reader) >= 'a' && peek(reader) <= 'z') || peek(reader) == '_' || peek(reader) == '='))
 		name[len++] = reader->text[reader->at++];
 	name[len] = '\0';
@@ -477,7 +469,7 @@ static bool rewrite_atom(struct reader *reader, bool *may_repeat)
 	default:
 		value = read_code_point(reader);
 		/* Letters, digits and _ stand for themselves everywhere, also in the name of a group. */
-		if (value < 0x80 && (hex_digit((int)value) >= 0 || (value >= 'a' && value <= 'z') || (value >= 'A' && value <= 'Z') || value == '_'))
+		if (value < 0x80 && (hex_value((int)value) >= 0 || (value >= 'a' && value <= 'z') || (value >= 'A' && value <= 'Z') || value == '_'))
 			buffer_add_char(&reader->out, (char)value);
 		else
 			write_code_point(reader, value);
