@@ -7,7 +7,7 @@
 #include "workflow/language/json_schema.h"
 #include "workflow/language/openapi.h"
 
-enum { MAX_TOKENS_MAX = 10000000, SECTION_TOKENS_MAX = 1000000, RUNTIME_NAME_MAX = 64 };
+enum { MAX_TOKENS_MAX = 10000000, SECTION_TOKENS_MAX = 1000000, RUNTIME_NAME_MAX = 64, METHOD_LEN_MAX = 32 };
 
 /* A member of the arguments and the check of its value; the pointer stands at the value then. */
 typedef void (*check_value)(struct checker *checker, const struct json *value);
@@ -55,8 +55,8 @@ static void check_method(struct checker *checker, const struct json *value)
 {
 	if (!checker_type(checker, value, JSON_STRING, true))
 		return;
-	if (value->string.len == 0 || value->string.len > 32 ||
-	    strspn(value->string.text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_") != value->string.len)
+	if (value->string.len == 0 || value->string.len > METHOD_LEN_MAX || /* as the activity has it */
+	    strspn(value->string.text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") != value->string.len)
 		checker_fail(checker, "get, post, put, patch, delete, head, options", "'%.40s' is no HTTP method", value->string.text);
 }
 

@@ -551,6 +551,7 @@ static const struct bad bad[] = {
 	{TASK("{call: http, with: {endpoint: 'http://a.example'}}"), "/do/0/a/with", 3, 27, "'method' is missing", NULL},
 	{TASK("{call: http, with: {method: get}}"), "/do/0/a/with", 3, 27, "'endpoint' is missing", NULL},
 	{TASK("{call: http, with: {method: 'g t', endpoint: 'http://a.example'}}"), "/do/0/a/with/method", 3, 36, "'g t' is no HTTP method", NULL},
+	{TASK("{call: http, with: {method: 'g_t', endpoint: 'http://a.example'}}"), "/do/0/a/with/method", 3, 36, "'g_t' is no HTTP method", NULL},
 	{TASK("{call: http, with: {method: get, endpoint: 'ftp://a.example'}}"), "/do/0/a/with/endpoint", 3, 51, "must begin with http:// or https://", NULL},
 	{TASK("{call: http, with: {method: get, endpoint: 'http://a.example/{'}}"), "/do/0/a/with/endpoint", 3, 51, "a { without its }", NULL},
 	{TASK("{call: http, with: {method: get, endpoint: 'http://a.example/{+x}'}}"), "/do/0/a/with/endpoint", 3, 51, "level 1", NULL},
