@@ -498,6 +498,11 @@ static bool set_basic(struct http_work *own, const char *username, const char *p
 	buffer_init(&pair, CURL_REQUEST_HEADERS_MAX);
 	buffer_init(&value, 2 * (size_t)CURL_REQUEST_HEADERS_MAX);
 	buffer_printf(&pair, "%s:%s", username, password);
+	if (pair.overflow) {
+		buffer_close(&pair); /* nothing came into it */
+		error_set(error, ERR_TOO_LARGE, "authentication: username and password have more than %d bytes (CURL_REQUEST_HEADERS_MAX)", CURL_REQUEST_HEADERS_MAX);
+		return false;
+	}
 	buffer_add_text(&value, "Basic ");
 	base64_add(&value, buffer_bytes(&pair));
 	secret_texts_add(&own->secrets, buffer_text(&value) + 6);

@@ -1,8 +1,8 @@
 /* Secrets as the operator configured them, and what an attempt may do with them (semantics.md 10): sent to the hosts that each one
  * lists, for workflows of the namespaces that it lists, and blotted out of whatever a peer sends back.
  *
- * Values are resolved when a request is sent and live in locked-down memory of that attempt alone: never in its arguments, which are
- * journaled. Thread: loop; the texts live as long as the daemon. New here? Read secret_find(). */
+ * Values are resolved when a request is sent and live in memory of that attempt alone, which is wiped at its end: never in its
+ * arguments, which are journaled. Thread: loop; the texts live as long as the daemon. New here? Read secret_find(). */
 #pragma once
 
 #include "workflow/base/bytes.h"

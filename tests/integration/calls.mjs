@@ -73,6 +73,9 @@ await test('a closed door is a communication error with the status', async () =>
 	await faults(404, 'communication', 'answered 404', get('/none'));
 	await faults(503, 'communication', 'answered 503', get('/echo?status=503'));
 	await faults(400, 'configuration', "has no ':'", get('/basic', {}, { basic: { username: 'a:b', password: 'x' } }));
+	const before = peer.seen.length;
+	await faults(400, 'configuration', 'CURL_REQUEST_HEADERS_MAX', get('/basic', {}, { basic: { username: 'aladdin', password: '${ .p }' } }), { p: 'x'.repeat(64 << 10) });
+	equal(peer.seen.length, before, 'credentials that are too long are not sent, not even in part');
 });
 
 await test('a secret goes into a header, to the hosts and for the namespaces that it lists, and nowhere else', async () => {
