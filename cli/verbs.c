@@ -174,6 +174,8 @@ const struct verb verbs[] = {
 	{"definition show", "NAMESPACE/NAME[:VERSION]", "Show a registered definition", NULL, "reprise definition show reprise/extract:1.0.0", 1, 1, NULL, command_definition_show},
 	{"definition validate", "FILE…", "Check definitions, offline", "Prints every problem with file, line and column. Exit status: 1 when one of them cannot be run.",
 	 "reprise definition validate *.yaml", 1, COMMAND_IDS_MAX, NULL, command_definition_validate},
+	{"send", "EVENT", "Send a CloudEvent", "EVENT is JSON, @FILE (JSON or YAML), or - for standard input. What is left out of specversion, id, source and time is filled in; an event whose source and id are known "
+	 "already is not taken twice.", "reprise send '{\"type\": \"com.example.order.paid\", \"data\": {\"order\": 7}}'", 1, 1, NULL, command_send_event},
 	{"schedule list", "", "List schedules: workflows that start by themselves", "A definition with `schedule` makes one when it is added.", "reprise schedule list", 0, 0, NULL,
 	 command_schedule_list},
 	{"schedule show", "ID", "Show one schedule", NULL, "reprise schedule show reports.nightly", 1, 1, NULL, command_schedule_show},

@@ -10,6 +10,7 @@
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/base/time.h"
+#include "workflow/language/cloud_event.h"
 
 static const struct route routes[] = {
 	{"POST", "/v1/runs", "wait include", BODY_SMALL, api_submit_run},
@@ -36,6 +37,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/facts/{}", "", BODY_NONE, api_get_fact},
 	{"GET", "/v1/facts/{}/attestation", "", BODY_NONE, api_get_attestation},
 	{"GET", "/v1/facts/{}/entry", "", BODY_NONE, api_get_fact_entry},
+	{"POST", "/v1/events", "", BODY_EVENT, api_add_event},
 	{"GET", "/v1/events", "after limit", BODY_NONE, api_list_events},
 	{"GET", "/v1/provenance/{}", "", BODY_NONE, api_get_provenance},
 	{"GET", "/v1/runtimes", "", BODY_NONE, api_list_runtimes},
@@ -134,7 +136,11 @@ static uint64_t on_headers(void *arg, struct request *request)
 		error_set(&error, ERR_BUSY, "the journal's queue is full: %d appends wait, the limit (STORE_QUEUE_MAX)", STORE_QUEUE_MAX);
 		api_busy(request, &error);
 	} else {
-		limit = match->route->body == BODY_NONE ? 0 : match->route->body == BODY_SMALL ? daemon->config.limits.body : daemon->config.limits.document;
+		static const uint64_t event_max = CLOUD_EVENT_BYTES_MAX;
+		const uint64_t limits[] = {
+			[BODY_NONE] = 0, [BODY_SMALL] = limit, [BODY_DOCUMENT] = daemon->config.limits.document, [BODY_EVENT] = limit < event_max ? limit : event_max,
+		};
+		limit = limits[match->route->body];
 	}
 	buffer_close(&allowed);
 	return limit;

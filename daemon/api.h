@@ -14,10 +14,11 @@ enum {
 	API_LOOK_AGAIN_MS = 10,
 	API_VIEW_BYTES_MAX = 64 << 20, /* bytes of values in one run document besides its input and output; the rest are given by digest */
 	API_VIEW_CHILDREN_MAX = 1000, /* newest children in one run document; `childrenLeftOut` says how many more there are */
+	API_EVENTS_BYTES_MAX = 32 << 20, /* bytes of memory for one page of CloudEvents, which has one entry's at least */
 	API_VIEW_ENTRIES_MAX = 4000000, /* entries of a run that are looked at for one document */
 };
 
-enum body_limit { BODY_NONE, BODY_SMALL, BODY_DOCUMENT };
+enum body_limit { BODY_NONE, BODY_SMALL, BODY_DOCUMENT, BODY_EVENT };
 
 /* The last position that a client may name. */
 #define API_SEQ_MAX ((1ULL << API_SEQ_BITS) - 1)
@@ -76,7 +77,8 @@ void api_set_time(struct arena *arena, struct json *object, const char *name, in
 void api_set_digest(struct arena *arena, struct json *object, const char *name, const struct digest *digest); /* "sha256:…" */
 
 int api_fact_document(struct store_reader *reader, struct arena *arena, const struct store_fact *fact, struct json **document, struct error *error);
-int api_cloud_event(struct arena *arena, struct bytes entry, const char *origin, struct json **event, struct error *error);
+/* On the reader thread: adds the CloudEvents of an entry to a list, see view_cloud_events(). */
+int api_cloud_events(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, const char *origin, struct json *list, struct error *error);
 
 #define API_HANDLER(name) void name(struct daemon *daemon, struct request *request, const char *const *parameters)
 
@@ -103,6 +105,8 @@ API_HANDLER(api_trigger_schedule);
 /* api_documents.c */
 API_HANDLER(api_add_document);
 API_HANDLER(api_get_document);
+/* api_events.c */
+API_HANDLER(api_add_event);
 /* api_facts.c */
 API_HANDLER(api_list_facts);
 API_HANDLER(api_get_fact);

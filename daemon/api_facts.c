@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "daemon/api.h"
+#include "workflow/language/cloud_event.h"
 #include "workflow/base/check.h"
 #include "workflow/view.h"
 
@@ -30,13 +31,17 @@ int api_fact_document(struct store_reader *reader, struct arena *arena, const st
 	return 0;
 }
 
-int api_cloud_event(struct arena *arena, struct bytes bytes, const char *origin, struct json **event, struct error *error)
+int api_cloud_events(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, const char *origin, struct json *list, struct error *error)
 {
 	struct entry entry;
 
-	if (entry_decode(arena, bytes, NULL, &entry, error) != 0)
+	if (reader_entry(reader, arena, raw, CLOUD_EVENT_BYTES_MAX, &entry, error) != 0)
 		return error->code;
-	*event = view_cloud_event(arena, &entry, origin);
+	/* Of lifecycle events only what is small stands in them: 64 KiB is what everybody passes on. */
+	for (size_t i = 0; i < entry.value_count; i++)
+		if (entry.kind != ENTRY_EVENT_EMITTED && entry.values[i].size > VALUE_INLINE_MAX)
+			entry.values[i].bytes.data = NULL;
+	view_cloud_events(arena, &entry, origin, list);
 	return 0;
 }
 
@@ -289,12 +294,13 @@ static void events_work(struct store_reader *reader, struct store_read *read)
 
 	if (reader_entries(reader, arena, args->after + 1, view_cloud_event_kinds, args->limit, &entries, &count, &next, &read->error) != 0)
 		return;
-	for (size_t i = 0; i < count; i++) {
-		struct json *event;
-		if (api_cloud_event(arena, entries[i].bytes, store_origin(own->daemon->store), &event, &read->error) != 0)
+	for (size_t i = 0, before = arena->used; i < count; i++) {
+		if (api_cloud_events(reader, arena, &entries[i], store_origin(own->daemon->store), list, &read->error) != 0)
 			return;
-		if (event)
-			json_add(arena, list, event);
+		if (arena->used - before > API_EVENTS_BYTES_MAX) {
+			next = entries[i].seq + 1;
+			break;
+		}
 	}
 	json_set(arena, json, "events", list);
 	json_set_number(arena, json, "next", (double)(next > args->after ? next - 1 : args->after));

@@ -10,6 +10,7 @@
 #include "daemon/config.h"
 #include "daemon/definitions.h"
 #include "daemon/engine.h"
+#include "daemon/event_hub.h"
 #include "daemon/feeds.h"
 #include "daemon/http_server.h"
 #include "daemon/ports.h"
@@ -41,6 +42,7 @@ struct daemon {
 	struct engine *engine;
 	struct children children; /* runs that runs start */
 	uv_timer_t sweep_timer; /* children_sweep() */
+	struct event_hub *hub; /* events to those who wait for them */
 	struct feeds feeds;
 	struct schedules schedules;
 	struct http_server *http;

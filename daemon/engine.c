@@ -1074,9 +1074,14 @@ static void on_entries_committed(struct store_append *append)
 		engine->counts.created++;
 		log_info(LOG_ENGINE, "run=%s created workflow=%s/%s:%s", run->id, live->definition->namespace, live->definition->name, live->definition->version);
 	}
+	bool emitted = false;
+	for (size_t i = 0; i < append->entry_count; i++)
+		emitted |= append->entries[i].kind == ENTRY_EVENT_EMITTED;
 	apply_entries(run);
 	count_time(run);
 	bool ended = release_effects(run);
+	if (emitted && engine->ports.on_emitted)
+		engine->ports.on_emitted(engine->ports.arg);
 	if (engine->ports.on_committed)
 		engine->ports.on_committed(engine->ports.arg, run->id, live->state.seq_last, ended);
 	if (ended) {

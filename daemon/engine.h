@@ -97,6 +97,8 @@ struct engine_ports {
 	void (*listen)(void *arg, const char *run_id, const char *step_id, const struct task *task, struct definition *definition, int64_t since_ms, uint64_t after_seq);
 	/* It is over, or its run is (step_id NULL: all of the run). An offer that is under way is answered all the same. */
 	void (*unlisten)(void *arg, const char *run_id, const char *step_id);
+	/* A run has emitted an event; it is durable. May be NULL. */
+	void (*on_emitted)(void *arg);
 	/* Something was committed for a run: wake streams and waiters of the API. May be NULL. */
 	void (*on_committed)(void *arg, const char *run_id, uint64_t seq_last, bool ended);
 	/* A run cannot go on (damaged, or its definition is gone): say it once, keep it out of the way. May be NULL. */

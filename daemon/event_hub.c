@@ -168,7 +168,7 @@ static void on_timer(uv_timer_t *timer)
 
 static void go_on_later(struct event_hub *hub, uint64_t ms)
 {
-	if (!hub->stopped && !uv_is_active((uv_handle_t *)&hub->timer))
+	if (!hub->stopped && (ms == 0 || !uv_is_active((uv_handle_t *)&hub->timer)))
 		uv_timer_start(&hub->timer, on_timer, ms, 0);
 }
 
@@ -348,7 +348,8 @@ static unsigned advance(struct event_hub *hub, struct event_subscription *subscr
 	}
 }
 
-/* Everything moves here, and only here: what on_event calls leaves a note and returns. */
+/* Everything moves here, in a turn of its own: who subscribes, or is done, may be in the middle of something that an event would
+ * disturb. */
 static void pump(struct event_hub *hub)
 {
 	unsigned steps = 0;
@@ -381,7 +382,7 @@ void event_hub_subscribe(struct event_hub *hub, struct event_subscription *subsc
 	list_init(&subscription->link);
 	hub->counts.subscriptions++;
 	enter(hub, subscription, SUBSCRIPTION_READY);
-	pump(hub);
+	go_on_later(hub, 0);
 }
 
 void event_hub_unsubscribe(struct event_hub *hub, struct event_subscription *subscription)
@@ -397,7 +398,7 @@ void event_hub_unsubscribe(struct event_hub *hub, struct event_subscription *sub
 		if (!hub->sweep.reading)
 			page_drop(hub);
 	}
-	pump(hub);
+	go_on_later(hub, 0);
 }
 
 void event_hub_next(struct event_hub *hub, struct event_subscription *subscription)
@@ -405,13 +406,14 @@ void event_hub_next(struct event_hub *hub, struct event_subscription *subscripti
 	CHECK(subscription->stage == SUBSCRIPTION_BUSY);
 	let_go(hub, subscription);
 	enter(hub, subscription, SUBSCRIPTION_READY);
-	pump(hub);
+	go_on_later(hub, 0);
 }
 
 void event_hub_wake(struct event_hub *hub)
 {
 	hub->dirty = true;
-	pump(hub);
+	if (hub->counts.subscriptions > 0)
+		go_on_later(hub, 0);
 }
 
 /* --- around it ---------------------------------------------------------------------------------------------------- */

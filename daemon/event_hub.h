@@ -37,7 +37,8 @@ struct event_subscription {
 	const struct event_strategy *strategy; /* NULL: every event */
 	int64_t since_ms; /* only events of this time or later */
 	uint64_t position; /* … and behind this one; the hub's from then on: all up to it were looked at */
-	/* One event. It stays until event_hub_next() or event_hub_unsubscribe(), each of which may be called inside. */
+	/* One event, never inside a call of the owner's. It stays until event_hub_next() or event_hub_unsubscribe(), each of which may be called
+	 * inside. */
 	void (*on_event)(struct event_subscription *subscription, const struct hub_event *event);
 	void *owner;
 

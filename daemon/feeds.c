@@ -92,12 +92,16 @@ static void read_events(struct store_reader *reader, struct store_read *read)
 
 	if (reader_entries(reader, &read->arena, feed->after + 1, view_cloud_event_kinds, FEED_PAGE, &entries, &count, &next, &read->error) != 0)
 		return;
-	for (size_t i = 0; i < count; i++) {
-		struct json *event;
-		if (api_cloud_event(&read->arena, entries[i].bytes, store_origin(feed->feeds->daemon->store), &event, &read->error) != 0)
+	for (size_t i = 0; i < count && feed->text.len < FEED_PAGE_BYTES; i++) {
+		struct json *list = json_array(&read->arena);
+		if (api_cloud_events(reader, &read->arena, &entries[i], store_origin(feed->feeds->daemon->store), list, &read->error) != 0)
 			return;
-		if (event)
-			add_event(feed, entries[i].seq, json_get_text(event, "type"), event);
+		/* All of one entry have its seq as their id, so a client that resumes behind it has had them all. */
+		for (size_t k = 0; k < json_count(list); k++) {
+			const char *type = json_get_text(json_at(list, k), "type");
+			add_event(feed, entries[i].seq, type ? type : "event", json_at(list, k));
+		}
+		next = i + 1 < count && feed->text.len >= FEED_PAGE_BYTES ? entries[i].seq + 1 : next;
 	}
 	feed->more = next > feed->after + 1;
 	if (feed->more)

@@ -8,7 +8,10 @@
 #include "daemon/http_server.h"
 #include "store/store.h"
 
-enum { FEED_PAGE = 256 };
+enum {
+	FEED_PAGE = 256,
+	FEED_PAGE_BYTES = 1 << 20, /* a page of CloudEvents ends past it */
+};
 enum feed_kind { FEED_RUN, FEED_FACTS, FEED_EVENTS };
 
 struct daemon;

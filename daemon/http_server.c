@@ -483,6 +483,28 @@ const char *request_header(const struct request *request, const char *name)
 	return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
 }
 
+struct header_walk {
+	void (*each)(void *arg, const char *name, const char *value);
+	void *arg;
+};
+
+static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	const struct header_walk *walk = arg;
+
+	(void)kind;
+	if (value)
+		walk->each(walk->arg, name, value);
+	return MHD_YES;
+}
+
+void request_each_header(const struct request *request, void (*each)(void *arg, const char *name, const char *value), void *arg)
+{
+	struct header_walk walk = {.each = each, .arg = arg};
+
+	MHD_get_connection_values(request->connection, MHD_HEADER_KIND, on_header, &walk);
+}
+
 struct query_check {
 	const char *names;
 	const char *seen[HTTP_QUERY_MAX];

@@ -105,6 +105,7 @@ void http_server_counts(const struct http_server *server, struct http_counts *co
 
 const char *request_query(const struct request *request, const char *name); /* decoded; NULL: absent */
 const char *request_header(const struct request *request, const char *name);
+void request_each_header(const struct request *request, void (*each)(void *arg, const char *name, const char *value), void *arg);
 /* Each parameter must be in `names` (separated by spaces) and come once; else false and *error says which. */
 bool request_check_query(const struct request *request, const char *names, struct error *error);
 

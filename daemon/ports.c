@@ -436,6 +436,11 @@ static void port_on_committed(void *arg, const char *run_id, uint64_t seq_last, 
 		schedules_on_run_ended(&daemon->schedules, run_id);
 }
 
+static void port_on_emitted(void *arg)
+{
+	event_hub_wake(((struct ports *)arg)->daemon->hub);
+}
+
 static void port_on_run_failed(void *arg, const char *run_id, const struct error *error)
 {
 	(void)arg;
@@ -446,7 +451,7 @@ struct engine_ports ports_for_engine(struct ports *ports)
 {
 	return (struct engine_ports){
 		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values, .evaluate = evaluate,
-		.start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
+		.on_emitted = port_on_emitted, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
 		.on_committed = port_on_committed, .on_run_failed = port_on_run_failed,
 	};
 }

@@ -87,7 +87,8 @@ static void advance(struct daemon *daemon)
 		daemon->exit_status = 1;
 		daemon->stage = DAEMON_STOPPED;
 	}
-	if (daemon->farewell_done && !http_server_is_busy(daemon->http) && !feeds_are_reading(&daemon->feeds))
+	if (daemon->farewell_done && !http_server_is_busy(daemon->http) && !feeds_are_reading(&daemon->feeds) &&
+	    !event_hub_is_reading(daemon->hub))
 		daemon->stage = DAEMON_STOPPED;
 }
 
@@ -113,6 +114,7 @@ void shutdown_begin(struct daemon *daemon, const char *why)
 	daemon->stage = DAEMON_DRAINING;
 	http_server_stop_accepting(daemon->http);
 	schedules_stop(&daemon->schedules);
+	event_hub_stop(daemon->hub);
 	engine_stop(daemon->engine);
 	uv_prepare_start(&daemon->stop_prepare, on_prepare);
 	start_stop_timer(daemon, daemon->drain_ms);

@@ -210,6 +210,7 @@ int start_engine(struct daemon *daemon, struct error *error)
 		goto end;
 	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000};
 	daemon->jq = open_jq_pool(&daemon->loop);
+	daemon->hub = event_hub_new(&daemon->loop, daemon->store);
 	daemon->engine = engine_new(&config, &engine_ports);
 	daemon->children.engine = daemon->engine;
 	if (recover_runs(daemon, first, error) == 0)
@@ -311,6 +312,8 @@ int stop_all(struct daemon *daemon)
 		http_server_close(daemon->http);
 	if (daemon->engine)
 		engine_free(daemon->engine);
+	if (daemon->hub)
+		event_hub_close(daemon->hub);
 	jq_pool_close(daemon->jq);
 	simulators_stop(&daemon->simulators);
 	schedules_close(&daemon->schedules);

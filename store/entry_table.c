@@ -244,3 +244,11 @@ int reader_leaf(struct store_reader *reader, unsigned level, uint64_t index, str
 		return error_set(error, ERR_NOT_FOUND, "the tree has no subtree (%u, %llu)", level, (unsigned long long)index);
 	return 0;
 }
+
+int reader_entry(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, uint64_t value_max, struct entry *entry, struct error *error)
+{
+	ERROR_BEGIN(error);
+	if (entry_decode(arena, raw->bytes, NULL, entry, error) != 0)
+		return error->code;
+	return content_table_fill(&reader->connection, arena, entry, 1, value_max, error);
+}

@@ -88,7 +88,7 @@ static int read_event(struct connection *connection, struct arena *arena, struct
 			event->event = entry.values[i].bytes;
 			return 0;
 		}
-	return error_set(error, ERR_CORRUPT, "the event of entry %llu is not among its values", (unsigned long long)event->seq);
+	return 0; /* as if it were erased: one event that cannot be had must not keep those behind it */
 }
 
 int reader_events(struct store_reader *reader, struct arena *arena, uint64_t after_seq, int64_t since_ms, size_t limit, struct store_event **events,
@@ -171,6 +171,25 @@ int reader_events_old(struct store_reader *reader, int64_t before_ms, size_t lim
 		}
 		*before = column_number(statement, 0) + 1;
 		(*count)++;
+	}
+	return error->code;
+}
+
+int reader_event_find(struct store_reader *reader, const struct digest *key, uint64_t *seq, struct error *error)
+{
+	struct connection *connection = &reader->connection;
+	sqlite3_stmt *statement;
+
+	ERROR_BEGIN(error);
+	statement = statement_take(connection, find_sql, error);
+	if (statement == NULL)
+		return error->code;
+	bind_digest(statement, 1, key);
+	if (statement_step(connection, statement, error) > 0) {
+		*seq = column_number(statement, 0);
+		statement_end(statement);
+	} else if (error->code == ERR_NONE) {
+		error_set(error, ERR_NOT_FOUND, "no event of this key is known");
 	}
 	return error->code;
 }

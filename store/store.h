@@ -157,6 +157,9 @@ struct store_raw_entry {
 int reader_entries(struct store_reader *reader, struct arena *arena, uint64_t from_seq, uint64_t kinds, size_t limit,
 		   struct store_raw_entry **entries, size_t *count, uint64_t *next, struct error *error);
 
+/* One of them decoded, with its values up to value_max bytes. */
+int reader_entry(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, uint64_t value_max, struct entry *entry, struct error *error);
+
 /* Content. By place (CONTENT_ID) where it is known, else (id 0) by digest: large content, documents, definitions and
  * configuration records are found by digest alone. For a small value of a run give run_id: its own entries are searched. */
 int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id, const struct digest *digest, const char *run_id,
@@ -209,6 +212,8 @@ int reader_events_begin(struct store_reader *reader, int64_t since_ms, uint64_t 
 /* What events.forgotten may name: the first known event that is not older than before_ms, or the limit-th. *count: how many are older,
  * up to the limit. */
 int reader_events_old(struct store_reader *reader, int64_t before_ms, size_t limit, uint64_t *before, size_t *count, struct error *error);
+/* The seq of the known event with this key. ERR_NOT_FOUND. */
+int reader_event_find(struct store_reader *reader, const struct digest *key, uint64_t *seq, struct error *error);
 int reader_event_count(struct store_reader *reader, uint64_t *count, struct error *error);
 /* Up to which seq a sink has everything. ERR_NOT_FOUND: nothing was ever written of it. */
 int reader_sink(struct store_reader *reader, const char *name, uint64_t *position, struct error *error);

@@ -481,9 +481,8 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
 			view_add_record(arena, value_of(v, entry->data, "record"), &active, &queued, sum);
 		add_wait(arena, &waits, entry, entries[0].time_ms, &queued);
-		struct json *event = include & VIEW_EVENTS ? view_cloud_event(arena, entry, origin) : NULL;
-		if (event)
-			json_add(arena, events, event);
+		if (include & VIEW_EVENTS)
+			view_cloud_events(arena, entry, origin, events);
 	}
 	json_set_text(arena, run, "status", status);
 	if (ended_ms)
@@ -526,64 +525,102 @@ struct json *view_entry(struct arena *arena, const struct entry *entry)
 #define KIND(kind) ((uint64_t)1 << (kind))
 const uint64_t view_cloud_event_kinds = KIND(ENTRY_RUN_CREATED) | KIND(ENTRY_RUN_COMPLETED) | KIND(ENTRY_RUN_FAULTED) | KIND(ENTRY_RUN_CANCELLED) |
 					KIND(ENTRY_RUN_KILLED) | KIND(ENTRY_RUN_SUSPENDED) | KIND(ENTRY_RUN_RESUMED) | KIND(ENTRY_TASK_STARTED) |
-					KIND(ENTRY_TASK_COMPLETED) | KIND(ENTRY_TASK_FAULTED) | KIND(ENTRY_TASK_CANCELLED) | KIND(ENTRY_TASK_RETRYING);
+					KIND(ENTRY_TASK_COMPLETED) | KIND(ENTRY_TASK_FAULTED) | KIND(ENTRY_TASK_CANCELLED) | KIND(ENTRY_TASK_RETRYING) |
+					KIND(ENTRY_EVENT_EMITTED) | KIND(ENTRY_EVENT_CONSUMED);
 
-static const char *cloud_event_type(enum entry_kind kind, const char **verb)
+#define TYPE "io.serverlessworkflow."
+
+/* What an entry stands for, in this order. An entry that says several things at once gives an event for each; `suffix` tells their ids
+ * apart, and the one without is the entry's own. */
+static const struct lifecycle {
+	enum entry_kind kind;
+	const char *type, *verb, *suffix;
+	const char *only_with; /* a member that the entry must have, or NULL: a pure task, never started, has its input; a `listen` says since when
+				  events count, and which one was the last */
+} lifecycles[] = {
+	{ENTRY_RUN_CREATED, TYPE "workflow.started.v1", "startedAt", "", NULL},
+	{ENTRY_RUN_COMPLETED, TYPE "workflow.completed.v1", "completedAt", "", NULL},
+	{ENTRY_RUN_FAULTED, TYPE "workflow.faulted.v1", "faultedAt", "", NULL},
+	{ENTRY_RUN_CANCELLED, TYPE "workflow.cancelled.v1", "cancelledAt", "", NULL},
+	{ENTRY_RUN_KILLED, TYPE "workflow.cancelled.v1", "cancelledAt", "", NULL},
+	{ENTRY_RUN_SUSPENDED, TYPE "workflow.suspended.v1", "suspendedAt", "", NULL},
+	{ENTRY_RUN_RESUMED, TYPE "workflow.resumed.v1", "resumedAt", "", NULL},
+	{ENTRY_TASK_STARTED, TYPE "task.created.v1", "createdAt", "-created", NULL},
+	{ENTRY_TASK_STARTED, TYPE "task.started.v1", "startedAt", "", NULL},
+	{ENTRY_TASK_STARTED, TYPE "workflow.correlation-started.v1", "startedAt", "-correlation", "since"},
+	{ENTRY_EVENT_CONSUMED, TYPE "workflow.correlation-completed.v1", "completedAt", "", "last"},
+	{ENTRY_TASK_COMPLETED, TYPE "task.created.v1", "createdAt", "-created", "input"},
+	{ENTRY_TASK_COMPLETED, TYPE "task.started.v1", "startedAt", "-started", "input"},
+	{ENTRY_TASK_COMPLETED, TYPE "task.completed.v1", "completedAt", "", NULL},
+	{ENTRY_TASK_FAULTED, TYPE "task.faulted.v1", "faultedAt", "", NULL},
+	{ENTRY_TASK_CANCELLED, TYPE "task.cancelled.v1", "cancelledAt", "", NULL},
+	{ENTRY_TASK_RETRYING, TYPE "task.retried.v1", "retriedAt", "", NULL},
+};
+
+/* data[name] as the entry brought it, or by its digest where it did not. */
+static struct json *brought_value(struct arena *arena, const struct entry *entry, const char *name)
 {
-	static const struct {
-		enum entry_kind kind;
-		const char *type, *verb;
-	} types[] = {
-		{ENTRY_RUN_CREATED, "io.serverlessworkflow.workflow.started.v1", "startedAt"},
-		{ENTRY_RUN_COMPLETED, "io.serverlessworkflow.workflow.completed.v1", "completedAt"},
-		{ENTRY_RUN_FAULTED, "io.serverlessworkflow.workflow.faulted.v1", "faultedAt"},
-		{ENTRY_RUN_CANCELLED, "io.serverlessworkflow.workflow.cancelled.v1", "cancelledAt"},
-		{ENTRY_RUN_KILLED, "io.serverlessworkflow.workflow.cancelled.v1", "cancelledAt"},
-		{ENTRY_RUN_SUSPENDED, "io.serverlessworkflow.workflow.suspended.v1", "suspendedAt"},
-		{ENTRY_RUN_RESUMED, "io.serverlessworkflow.workflow.resumed.v1", "resumedAt"},
-		{ENTRY_TASK_STARTED, "io.serverlessworkflow.task.started.v1", "startedAt"},
-		{ENTRY_TASK_COMPLETED, "io.serverlessworkflow.task.completed.v1", "completedAt"},
-		{ENTRY_TASK_FAULTED, "io.serverlessworkflow.task.faulted.v1", "faultedAt"},
-		{ENTRY_TASK_CANCELLED, "io.serverlessworkflow.task.cancelled.v1", "cancelledAt"},
-		{ENTRY_TASK_RETRYING, "io.serverlessworkflow.task.retried.v1", "retriedAt"},
-	};
-
-	for (size_t i = 0; i < COUNT_OF(types); i++)
-		if (types[i].kind == kind) {
-			*verb = types[i].verb;
-			return types[i].type;
-		}
-	return NULL;
-}
-
-struct json *view_cloud_event(struct arena *arena, const struct entry *entry, const char *origin)
-{
-	const char *verb, *type = cloud_event_type(entry->kind, &verb), *run = json_get_text(entry->data, "runId"), *step = json_get_text(entry->data, "stepId");
-	static const char *const digests[] = {"input", "output", "error"};
 	struct digest digest;
 	char text[DIGEST_TEXT_LEN + 1];
+	struct json *stub;
 
-	if (!type || !run)
+	if (!json_get_digest(entry->data, name, &digest))
 		return NULL;
+	stub = json_object(arena);
+	digest_text(&digest, text);
+	json_set_text(arena, stub, "digest", text);
+	for (size_t i = 0; i < entry->value_count; i++)
+		if (digest_equal(&entry->values[i].digest, &digest)) {
+			struct json *json = entry->values[i].bytes.data ? json_parse(arena, entry->values[i].bytes, JSON_STORED, NULL, NULL) : NULL;
+			if (json)
+				return json;
+			json_set_number(arena, stub, "size", (double)entry->values[i].size);
+		}
+	return stub;
+}
+
+static struct json *make_event(struct arena *arena, const struct entry *entry, const char *origin, const struct lifecycle *lifecycle)
+{
+	const char *run = json_get_text(entry->data, "runId"), *step = json_get_text(entry->data, "stepId");
+	static const char *const values[] = {"input", "output", "error"};
 	struct json *event = json_object(arena), *data = json_object(arena);
+	struct step_id id;
+
 	json_set_text(arena, event, "specversion", "1.0");
-	json_set(arena, event, "id", json_printf(arena, "%" PRIu64, entry->seq));
+	json_set(arena, event, "id", json_printf(arena, "%" PRIu64 "%s", entry->seq, lifecycle->suffix));
 	json_set(arena, event, "source", json_printf(arena, "https://%s", origin));
-	json_set_text(arena, event, "type", type);
+	json_set_text(arena, event, "type", lifecycle->type);
 	json_set_text(arena, event, "subject", run);
 	set_time(arena, event, "time", entry->time_ms);
 	json_set_text(arena, event, "datacontenttype", "application/json");
 	json_set_text(arena, data, step ? "workflow" : "name", run);
-	if (step)
-		json_set_text(arena, data, "task", step);
+	if (step) {
+		json_set_text(arena, data, "task", step_id_parse(arena, step, &id) ? id.reference : step);
+		json_set_text(arena, data, "step", step);
+	}
 	if (json_get(entry->data, "workflow"))
 		json_set(arena, data, "definition", json_get(entry->data, "workflow"));
-	set_time(arena, data, verb, entry->time_ms);
-	for (size_t i = 0; i < COUNT_OF(digests); i++)
-		if (json_get_digest(entry->data, digests[i], &digest)) {
-			digest_text(&digest, text);
-			json_set_text(arena, data, digests[i], text);
-		}
+	set_time(arena, data, lifecycle->verb, entry->time_ms);
+	for (size_t i = 0; *lifecycle->suffix == 0 && i < COUNT_OF(values); i++) {
+		struct json *value = brought_value(arena, entry, values[i]);
+		if (value)
+			json_set(arena, data, values[i], value);
+	}
 	json_set(arena, event, "data", data);
 	return event;
+}
+
+void view_cloud_events(struct arena *arena, const struct entry *entry, const char *origin, struct json *list)
+{
+	if (!json_get_text(entry->data, "runId"))
+		return;
+	if (entry->kind == ENTRY_EVENT_EMITTED) {
+		struct json *event = brought_value(arena, entry, "event");
+		if (event)
+			json_add(arena, list, event);
+		return;
+	}
+	for (size_t i = 0; i < COUNT_OF(lifecycles); i++)
+		if (lifecycles[i].kind == entry->kind && (!lifecycles[i].only_with || json_get(entry->data, lifecycles[i].only_with)))
+			json_add(arena, list, make_event(arena, entry, origin, &lifecycles[i]));
 }

@@ -20,8 +20,9 @@ struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t
 bool view_include_parse(const char *text, unsigned *include, const char **bad);
 /* One entry as GET /v1/runs/{id}/events shows it: {"seq", "kind", "ts", "data"}. */
 struct json *view_entry(struct arena *arena, const struct entry *entry);
-/* The CloudEvent of a lifecycle entry; NULL for entries that are none. Types: dsl.md 1.12. */
-struct json *view_cloud_event(struct arena *arena, const struct entry *entry, const char *origin);
+/* Adds the CloudEvents that an entry stands for: its lifecycle events (dsl.md 1.12), or the event that was emitted. Values that the entry
+ * does not bring (or that were not read) are given as {"digest", "size"?}. */
+void view_cloud_events(struct arena *arena, const struct entry *entry, const char *origin, struct json *list);
 extern const uint64_t view_cloud_event_kinds; /* bit set over enum entry_kind */
 
 /* Time of a run, as intervals in microseconds since its creation (semantics.md 8). */

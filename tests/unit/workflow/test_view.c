@@ -178,17 +178,31 @@ START_TEST(cloud_events)
 
 	fixture_open(&f, "[{\"c\":{" CALL "}}]");
 	fixture_submit(&f, "{}");
-	const struct json *created = view_cloud_event(&f.arena, &f.entries[0], "test.example/log"), *task = view_cloud_event(&f.arena, &f.entries[1], "test.example/log");
+	struct json *list = json_array(&f.arena);
+	for (size_t i = 0; i < f.count; i++)
+		view_cloud_events(&f.arena, &f.entries[i], "test.example/log", list);
+	ck_assert_uint_eq(json_count(list), 3);
+	const struct json *created = json_at(list, 0), *task = json_at(list, 2);
 	ck_assert_str_eq(json_get_text(created, "type"), "io.serverlessworkflow.workflow.started.v1");
 	ck_assert_str_eq(json_get_text(created, "source"), "https://test.example/log");
 	ck_assert_str_eq(json_get_text(created, "id"), "10");
 	ck_assert_str_eq(json_get_text(created, "subject"), "r1");
 	ck_assert_str_eq(json_get_text(task, "type"), "io.serverlessworkflow.task.started.v1");
-	ck_assert_str_eq(json_get_text(json_get(task, "data"), "task"), "/do/0/c@1");
-	ck_assert(view_cloud_event(&f.arena, &f.entries[2], "test.example/log") == NULL);
+	ck_assert_str_eq(json_get_text(json_get(task, "data"), "task"), "/do/0/c");
+	ck_assert_str_eq(json_get_text(json_get(task, "data"), "step"), "/do/0/c@1");
+	ck_assert_str_eq(json_get_text(json_at(list, 1), "type"), "io.serverlessworkflow.task.created.v1");
+	ck_assert_str_eq(json_get_text(json_at(list, 1), "id"), "11-created");
+	ck_assert(json_is(json_get(json_get(task, "data"), "startedAt"), JSON_STRING));
 	for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
 		struct entry entry = {.kind = (enum entry_kind)kind, .data = f.entries[0].data, .time_ms = f.wall_ms};
-		ck_assert_int_eq(view_cloud_event(&f.arena, &entry, "o") != NULL, (view_cloud_event_kinds >> kind) & 1);
+		if (kind == ENTRY_EVENT_EMITTED)
+			entry_add_value(&f.arena, &entry, "event", BYTES_OF("{\"type\":\"t\"}"));
+		json_set_boolean(&f.arena, entry.data, "last", true);
+		list = json_array(&f.arena);
+		view_cloud_events(&f.arena, &entry, "o", list);
+		ck_assert_int_eq(json_count(list) > 0, (view_cloud_event_kinds >> kind) & 1);
+		if (kind == ENTRY_EVENT_EMITTED)
+			ck_assert_str_eq(json_get_text(json_at(list, 0), "type"), "t");
 	}
 	fixture_close(&f);
 }
