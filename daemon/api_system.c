@@ -276,5 +276,11 @@ void api_metrics(struct daemon *daemon, struct request *request, const char *con
 	add_activities(out, activities_counters_json(daemon->activities, &request->arena));
 	metric(out, "store_queue", "gauge", "Appends that wait for the journal", store_queue_depth(daemon->store));
 	add_http(out, daemon);
+	struct event_hub_counts events;
+	event_hub_counts(daemon->hub, &events);
+	metric(out, "event_listeners", "gauge", "Tasks and schedules that wait for events", (double)events.subscriptions);
+	metric(out, "event_listeners_behind", "gauge", "Of them those that older events are read for", (double)events.behind);
+	metric(out, "events_offered_total", "counter", "Events that were given to a listener to look at", (double)events.offered);
+	sinks_metrics(daemon->sinks, out);
 	api_read(daemon, request, metrics_work, args, on_metrics);
 }

@@ -767,6 +767,102 @@ static void read_limits(struct reading *r, const struct json *value, void *targe
 	}
 }
 
+/* --- events ------------------------------------------------------------------------------------------------------- */
+
+static void read_window(struct reading *r, const struct json *value, void *target)
+{
+	int64_t *ms = target;
+
+	if (json_is(value, JSON_STRING) && (strcmp(value->string.text, "0s") == 0 || strcmp(value->string.text, "PT0S") == 0))
+		*ms = 0;
+	else
+		read_duration(r, value, target);
+}
+
+static void read_events(struct reading *r, const struct json *value, void *target)
+{
+	struct config *config = r->config;
+	const struct key keys[] = {{"window", read_window, &config->events_window_ms, NULL}, {"keep", read_duration, &config->events_keep_ms, NULL}};
+
+	(void)target;
+	if (!expect(r, value, JSON_OBJECT, "a mapping with window and keep"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (config->events_keep_ms < config->events_window_ms)
+		complain(r, false, NULL, "keep (%lld ms) is shorter than window (%lld ms)", (long long)config->events_keep_ms, (long long)config->events_window_ms);
+}
+
+static void read_types(struct reading *r, const struct json *value, void *target)
+{
+	const struct json **types = target;
+
+	if (!expect(r, value, JSON_ARRAY, "a list such as [com.example.paid, 'io.serverlessworkflow.workflow.*']"))
+		return;
+	if (json_count(value) == 0 || json_count(value) > CONFIG_SINK_WORDS_MAX)
+		complain(r, false, "left out, every event is sent", "%zu types; 1 to %d are possible", json_count(value), CONFIG_SINK_WORDS_MAX);
+	for (size_t i = 0; i < json_count(value); i++) {
+		size_t before = enter_item(r, i);
+		const char *text = NULL;
+		read_text(r, json_at(value, i), &text);
+		if (text && strchr(text, '*') && strchr(text, '*')[1])
+			complain(r, false, NULL, "'*' stands at the end of a type alone");
+		leave(r, before);
+	}
+	*types = value;
+}
+
+static void read_sink_headers(struct reading *r, const struct json *value, void *target)
+{
+	const struct json **headers = target;
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping of names to texts"))
+		return;
+	if (json_count(value) > CONFIG_SINK_WORDS_MAX)
+		complain(r, false, NULL, "%zu headers are over the limit of %d", json_count(value), CONFIG_SINK_WORDS_MAX);
+	for (size_t i = 0; i < json_count(value); i++) {
+		size_t before = enter(r, value->object.members[i].name);
+		const char *text = NULL;
+		read_text(r, value->object.members[i].value, &text);
+		if (strcasecmp(value->object.members[i].name, "Content-Type") == 0)
+			complain(r, true, NULL, "the content type of an event is its own");
+		if (text && strpbrk(text, "\r\n"))
+			complain(r, false, NULL, "a header is one line");
+		leave(r, before);
+	}
+	*headers = value;
+}
+
+static void read_sinks(struct reading *r, const struct json *value, void *target)
+{
+	struct config *config = r->config;
+
+	(void)target;
+	if (!expect(r, value, JSON_OBJECT, "a mapping of names to sinks"))
+		return;
+	if (json_count(value) > CONFIG_SINKS_MAX) {
+		complain(r, false, NULL, "%zu sinks are over the limit of %d", json_count(value), CONFIG_SINKS_MAX);
+		return;
+	}
+	config->sinks = arena_zero(&config->arena, (json_count(value) + 1) * sizeof *config->sinks);
+	for (size_t i = 0; i < json_count(value); i++) {
+		const struct json_member *member = &value->object.members[i];
+		struct sink_config *sink = &config->sinks[config->sink_count];
+		const struct key keys[] = {{"url", read_url, &sink->url, NULL}, {"types", read_types, &sink->types, NULL}, {"headers", read_sink_headers, &sink->headers, NULL}};
+		size_t before = enter(r, member->name);
+
+		*sink = (struct sink_config){.name = member->name};
+		if (!id_valid(member->name))
+			complain(r, true, NULL, "a sink's name is 1 to %d of A-Z a-z 0-9 . _ -", NAME_LEN_MAX);
+		if (expect(r, member->value, JSON_OBJECT, "a mapping with url")) {
+			take_keys(r, member->value, keys, COUNT_OF(keys));
+			if (!json_get(member->value, "url"))
+				complain(r, false, NULL, "sink '%s' has no url", member->name);
+			config->sink_count++;
+		}
+		leave(r, before);
+	}
+}
+
 /* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 static void read_nothing(struct reading *r, const struct json *value, void *target)
@@ -784,6 +880,8 @@ static void read_top(struct reading *r, const struct json *root)
 		{"signing", read_signing, NULL, NULL},
 		{"http", read_http, NULL, NULL},
 		{"limits", read_limits, NULL, NULL},
+		{"events", read_events, NULL, NULL},
+		{"sinks", read_sinks, NULL, NULL},
 		{"resources", NULL, NULL, "the command line inlines file: resources; the daemon reads none"},
 		{"retention", NULL, NULL, "everything is kept"},
 	};
@@ -800,6 +898,7 @@ static void read_top(struct reading *r, const struct json *root)
 void config_init(struct config *config)
 {
 	*config = (struct config){
+		.events_window_ms = 60 * 1000, .events_keep_ms = 7LL * 24 * 3600 * 1000,
 		.limits = {.connections = 4096, .waiters = 4096, .streams = 512, .body = 2 << 20, .document = 64 << 20, .bodies = 256 << 20,
 			   .wake_every_ms = 15000, .idle_ms = 120000, .request_ms = 60000},
 	};
@@ -1019,5 +1118,23 @@ struct json *config_json(const struct config *config, struct arena *arena)
 	set_duration(arena, limits, "idle", config->limits.idle_ms);
 	set_duration(arena, limits, "request", config->limits.request_ms);
 	json_set(arena, json, "limits", limits);
+	struct json *events = json_object(arena), *sinks = json_object(arena);
+	set_duration(arena, events, "window", config->events_window_ms);
+	set_duration(arena, events, "keep", config->events_keep_ms);
+	json_set(arena, json, "events", events);
+	for (size_t i = 0; i < config->sink_count; i++) {
+		const struct sink_config *sink = &config->sinks[i];
+		struct json *shown = json_object(arena), *names = json_array(arena);
+		json_set_text(arena, shown, "url", sink->url);
+		if (sink->types)
+			json_set(arena, shown, "types", json_copy(arena, sink->types));
+		for (size_t k = 0; k < json_count(sink->headers); k++) /* their values may be keys */
+			json_add(arena, names, json_text(arena, sink->headers->object.members[k].name));
+		if (json_count(names) > 0)
+			json_set(arena, shown, "headers", names);
+		json_set(arena, sinks, sink->name, shown);
+	}
+	if (config->sink_count > 0)
+		json_set(arena, json, "sinks", sinks);
 	return json;
 }

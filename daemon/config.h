@@ -14,6 +14,8 @@ enum {
 	CONFIG_RUNTIMES_MAX = 256,
 	CONFIG_LISTEN_MAX = 8,
 	CONFIG_SECRETS_MAX = 256,
+	CONFIG_SINKS_MAX = 32,
+	CONFIG_SINK_WORDS_MAX = 64, /* types, and headers, of one sink */
 	CONFIG_PATH_MAX = 4096,
 	CONFIG_BODY_MAX = 64 << 20, /* bytes that limits.body and limits.document may allow */
 };
@@ -29,6 +31,13 @@ struct config_limits {
 	int64_t wake_every_ms; /* how often a silent connection is looked at */
 	int64_t idle_ms; /* a connection on which nothing happens is closed */
 	int64_t request_ms; /* a request must have come in by then, see HTTP_BODY_BYTES_PER_MS for long ones */
+};
+
+/* Where CloudEvents go. */
+struct sink_config {
+	const char *name, *url;
+	const struct json *types; /* [text]; one that ends in '*' stands for all that begin so. NULL: every event */
+	const struct json *headers; /* {name: text} or NULL */
 };
 
 struct config {
@@ -47,6 +56,10 @@ struct config {
 	int64_t checkpoint_every_ms;
 	struct secret_config *secrets;
 	size_t secret_count;
+	struct sink_config *sinks;
+	size_t sink_count;
+	int64_t events_window_ms; /* an event that comes so long before its listener still counts; 0: none does */
+	int64_t events_keep_ms; /* after that it is neither a duplicate nor given to a new listener */
 	struct config_limits limits;
 };
 

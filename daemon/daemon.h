@@ -11,11 +11,13 @@
 #include "daemon/definitions.h"
 #include "daemon/engine.h"
 #include "daemon/event_hub.h"
+#include "daemon/event_keeper.h"
 #include "daemon/feeds.h"
 #include "daemon/http_server.h"
 #include "daemon/ports.h"
 #include "daemon/schedules.h"
 #include "daemon/simulator.h"
+#include "daemon/sinks.h"
 #include "store/store.h"
 
 enum {
@@ -43,6 +45,8 @@ struct daemon {
 	struct children children; /* runs that runs start */
 	uv_timer_t sweep_timer; /* children_sweep() */
 	struct event_hub *hub; /* events to those who wait for them */
+	struct event_keeper *event_keeper;
+	struct sinks *sinks;
 	struct feeds feeds;
 	struct schedules schedules;
 	struct http_server *http;

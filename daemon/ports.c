@@ -432,6 +432,7 @@ static void port_on_committed(void *arg, const char *run_id, uint64_t seq_last, 
 	struct daemon *daemon = ((struct ports *)arg)->daemon;
 
 	feeds_on_committed(&daemon->feeds, run_id, seq_last, ended);
+	sinks_wake(daemon->sinks);
 	if (ended)
 		schedules_on_run_ended(&daemon->schedules, run_id);
 }

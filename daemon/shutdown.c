@@ -88,7 +88,7 @@ static void advance(struct daemon *daemon)
 		daemon->stage = DAEMON_STOPPED;
 	}
 	if (daemon->farewell_done && !http_server_is_busy(daemon->http) && !feeds_are_reading(&daemon->feeds) &&
-	    !event_hub_is_reading(daemon->hub))
+	    !event_hub_is_reading(daemon->hub) && !event_keeper_is_reading(daemon->event_keeper) && !sinks_are_reading(daemon->sinks))
 		daemon->stage = DAEMON_STOPPED;
 }
 
@@ -114,6 +114,8 @@ void shutdown_begin(struct daemon *daemon, const char *why)
 	daemon->stage = DAEMON_DRAINING;
 	http_server_stop_accepting(daemon->http);
 	schedules_stop(&daemon->schedules);
+	sinks_stop(daemon->sinks);
+	event_keeper_stop(daemon->event_keeper);
 	event_hub_stop(daemon->hub);
 	engine_stop(daemon->engine);
 	uv_prepare_start(&daemon->stop_prepare, on_prepare);

@@ -211,6 +211,8 @@ int start_engine(struct daemon *daemon, struct error *error)
 	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000};
 	daemon->jq = open_jq_pool(&daemon->loop);
 	daemon->hub = event_hub_new(&daemon->loop, daemon->store);
+	daemon->event_keeper = event_keeper_open(daemon);
+	daemon->sinks = sinks_open(daemon);
 	daemon->engine = engine_new(&config, &engine_ports);
 	daemon->children.engine = daemon->engine;
 	if (recover_runs(daemon, first, error) == 0)
@@ -312,8 +314,11 @@ int stop_all(struct daemon *daemon)
 		http_server_close(daemon->http);
 	if (daemon->engine)
 		engine_free(daemon->engine);
-	if (daemon->hub)
+	if (daemon->hub) {
+		sinks_close(daemon->sinks);
+		event_keeper_close(daemon->event_keeper);
 		event_hub_close(daemon->hub);
+	}
 	jq_pool_close(daemon->jq);
 	simulators_stop(&daemon->simulators);
 	schedules_close(&daemon->schedules);

@@ -1,5 +1,6 @@
 // CloudEvents on the real daemon: in, in both modes and once each; out, on the feed; over restarts and SIGKILL.
-import { Daemon, check, definition, equal, finish, match, pause, problem, random, seedOf, test, until } from '../support/harness.mjs';
+import http from 'node:http';
+import { Daemon, atEnd, check, definition, equal, finish, match, pause, problem, random, seedOf, test, until } from '../support/harness.mjs';
 
 const draw = random(seedOf(12));
 const event = (id, more = {}) => ({ specversion: '1.0', id: String(id), source: '/tests', type: 'com.example.test', ...more });
@@ -128,6 +129,135 @@ await test('the feed has the lifecycle of each run, complete and in order, page 
 	const stream = await daemon.ask('GET', '/v1/events', undefined, { headers: { Accept: 'text/event-stream' }, timeoutMs: 1500 });
 	equal(stream.text.split('\n').filter(line => line.startsWith('data: ')).map(line => JSON.parse(line.slice(6)).id), all.map(e => e.id), 'the stream has the same');
 	await daemon.stop();
+});
+
+// A receiver of events: what it answers is up to the test, what it took (status 200) is kept. It can be closed and opened again on its port.
+class Receiver {
+	constructor() {
+		this.taken = [];
+		this.seen = 0;
+		this.answer = () => 200;
+		this.port = 0;
+		atEnd(() => this.close());
+	}
+
+	async open() {
+		this.server = http.createServer((request, response) => {
+			let body = '';
+			request.on('data', data => { body += data; });
+			request.on('end', async () => {
+				this.seen++;
+				const status = await this.answer(this.seen);
+				if (status === 0)
+					return request.socket.destroy();
+				if (status === 200)
+					this.taken.push({ event: JSON.parse(body), headers: request.headers });
+				response.writeHead(status, { 'Content-Type': 'application/json' });
+				response.end('not json at all');
+			});
+		});
+		await new Promise(done => this.server.listen(this.port, '127.0.0.1', done));
+		this.port = this.server.address().port;
+	}
+
+	close() {
+		this.server?.closeAllConnections();
+		this.server?.close();
+		this.server = null;
+	}
+
+	get ids() {
+		return this.taken.map(t => t.event.id);
+	}
+}
+
+const small = { definition: definition('small', [{ one: { set: { a: 1 } } }]) };
+// The first time that each was taken; at least once is the promise, so some may have come again.
+const firsts = ids => ids.filter((id, i) => ids.indexOf(id) === i);
+
+await test('a sink gets every event in order although it is down at first, slow, fails and breaks off, and the daemon is killed meanwhile', async () => {
+	const receiver = new Receiver();
+	await receiver.open();
+	receiver.close();
+	const daemon = new Daemon('events', { http: { allow: ['127.0.0.0/8'] }, sinks: { audit: { url: `http://127.0.0.1:${receiver.port}/in`, headers: { 'X-Key': 'k' } } } });
+	await daemon.start();
+	for (let i = 0; i < 5; i++)
+		await daemon.post('/v1/runs', { id: `r${i}`, ...small }, 201);
+	await daemon.ended('r4');
+	await until('a delivery has failed', async () => await daemon.metric('reprise_sink_failures_total') >= 2);
+	check(await daemon.metric('reprise_sink_lag_seconds') > 0, 'it lags behind');
+	receiver.answer = async n => { await pause(n % 4 === 0 ? 60 : 5); return n % 9 === 3 ? 500 : n % 9 === 6 ? 0 : 200; };
+	await receiver.open();
+	for (let i = 5; i < 15; i++) {
+		await daemon.post('/v1/runs', { id: `r${i}`, ...small }, 201);
+		if (i % 4 === 0) {
+			await pause(300);
+			await daemon.kill();
+			await daemon.start();
+		}
+	}
+	receiver.answer = () => 200;
+	await daemon.ended('r14');
+	const all = (await feed(daemon, 100)).map(e => e.id);
+	await until('all have come', () => firsts(receiver.ids).length >= all.length, 60_000);
+	equal(firsts(receiver.ids), all, 'in order, none left out');
+	check(receiver.taken.every(t => /^application\/cloudevents\+json/.test(t.headers['content-type']) && t.headers['x-key'] === 'k' && t.headers['idempotency-key']), 'headers');
+	check(receiver.taken.length <= all.length + 64, `${receiver.taken.length - all.length} came again`);
+	await until('the metric says so', async () => await daemon.metric('reprise_sink_lag_seconds') === 0);
+	const before = receiver.taken.length;
+	await pause(1500);
+	await daemon.stop();
+	await daemon.start();
+	await pause(500);
+	equal(receiver.taken.length, before, 'nothing comes again after an orderly rest');
+	check((await journalOf(daemon, 'sink.advanced')).length < all.length, 'its place is not written for each event');
+	const entries = (await daemon.journal()).length;
+	await pause(2500);
+	equal((await daemon.journal()).length, entries, 'at rest nothing is written');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('a sink gets the types that it asks for, nothing older than itself, and nothing at all where the allow-list says so', async () => {
+	const receiver = new Receiver(), forbidden = new Receiver();
+	await receiver.open();
+	await forbidden.open();
+	const daemon = new Daemon('events');
+	await daemon.start();
+	await daemon.post('/v1/runs', { id: 'before', ...small }, 201);
+	await daemon.ended('before');
+	await daemon.stop();
+	daemon.configure({ http: { allow: ['127.0.0.1'] }, sinks: {
+		some: { url: `http://127.0.0.1:${receiver.port}`, types: ['io.serverlessworkflow.workflow.*', 'x'] }, closed: { url: `http://[::1]:${forbidden.port}` } } });
+	await daemon.start();
+	await pause(300);
+	await daemon.post('/v1/runs', { id: 'after', ...small }, 201);
+	await until('two have come', () => receiver.taken.length >= 2);
+	await until('the other is refused', async () => /sink="closed"\} [1-9]/.test((await daemon.get('/metrics')).split('\n').filter(l => l.includes('sink_failures')).join('\n')));
+	await pause(300);
+	equal(receiver.taken.map(t => [t.event.subject, t.event.type.replace(/^io\.serverlessworkflow\.|\.v1$/g, '')]), [['after', 'workflow.started'], ['after', 'workflow.completed']], 'what came');
+	equal(forbidden.seen, 0, 'at the forbidden one');
+	await daemon.stop();
+});
+
+await test('events are known as long as events.keep says, and what is forgotten is an entry of the journal', async () => {
+	const daemon = new Daemon('events', { events: { keep: '1s', window: '0s' } });
+	await daemon.start();
+	const first = await daemon.post('/v1/events', event(1), 201, structured);
+	await daemon.post('/v1/events', event(1), 200, structured);
+	const again = await until('it is forgotten', async () => {
+		const answer = await daemon.ask('POST', '/v1/events', event(1), structured);
+		return answer.status === 201 && answer.json;
+	});
+	check(again.seq > first.seq, 'it is another entry');
+	const forgotten = await journalOf(daemon, 'events.forgotten');
+	check(forgotten.length >= 1 && forgotten[0].data.before > first.seq, 'the entry says up to which');
+	daemon.verifyJournal();
+	await daemon.stop();
+	const wrong = new Daemon('events', { events: { keep: '1s', window: '1m' } });
+	const child = wrong.launch('--check');
+	check((await child.gone).code !== 0, 'a window longer than keep is refused');
+	match(child.errors + child.output, /shorter than window/, 'message');
 });
 
 await finish();
