@@ -71,7 +71,7 @@ static const struct json *scope_get(void *context, const char *name)
 		return variable;
 	struct json *json = json_object(d->arena);
 	if (strcmp(name, "context") == 0) { /* D3: {} until something exports */
-		struct value *exported = state_context(&d->draft, s->inside ? s->inside : s->task, s->path, s->path_count);
+		struct value *exported = state_context(&d->draft, s->inside ? s->inside : s->task, s->path);
 		return exported ? decide_value_json(d, exported) : json;
 	}
 	if (strcmp(name, "workflow") == 0) {

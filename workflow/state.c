@@ -357,28 +357,31 @@ static void count_execution(struct state *state, struct instance *instance, uint
 	}
 }
 
-/* The innermost loop around the task whose iterations run side by side; *depth: the length of its iterations' paths. NULL: none. */
-static const struct task *map_around(const struct task *task, size_t *depth)
+/* The innermost place that keeps what is exported inside it to itself: an iteration of a map (*is_body), or a branch of a fork (D5), which
+ * the task itself may be. NULL: there is none, exports are the run's. */
+static const struct task *context_holder(const struct task *task, bool *is_body)
 {
-	for (const struct task *above = task->parent; above; above = above->parent) {
-		if (above->kind != TASK_FOR)
-			continue;
-		if (above->concurrency > 0)
-			return above;
-		(*depth)--;
+	for (; task->parent; task = task->parent) {
+		*is_body = task->parent->kind == TASK_FOR && task->parent->concurrency > 0;
+		if (*is_body)
+			return task->parent;
+		if (task->parent->kind == TASK_FORK)
+			return task;
 	}
 	return NULL;
 }
 
-struct value *state_context(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count)
+struct value *state_context(const struct state *state, const struct task *task, const uint64_t *path)
 {
-	const struct task *map = map_around(task, &path_count);
+	const struct instance *won = task->kind == TASK_FORK ? state_find(state, task, false, path, task->loop_depth) : NULL;
+	bool is_body = false;
 
-	for (; map; map = map_around(map, &path_count)) {
-		const struct instance *body = state_find(state, map, true, path, path_count);
-		if (body && body->context)
-			return body->context;
-		path_count--;
+	if (won && won->context)
+		return won->context;
+	for (task = context_holder(task, &is_body); task; task = context_holder(is_body ? task : task->parent, &is_body)) {
+		const struct instance *holder = state_find(state, task, is_body, path, task->loop_depth + is_body);
+		if (holder && holder->context)
+			return holder->context;
 	}
 	return state->context;
 }
@@ -615,19 +618,20 @@ static bool read_then(const struct task *task, const struct entry *entry, struct
 }
 
 /* What a task exported replaces the context. */
-static void set_context(struct state *state, const struct task *task, const uint64_t *path, size_t path_count, struct value *context)
+static void set_context(struct state *state, const struct task *task, const uint64_t *path, struct value *context)
 {
-	const struct task *map = map_around(task, &path_count);
+	bool is_body = false;
+	const struct task *where = context_holder(task, &is_body);
 
 	if (!context)
 		return;
-	if (!map) {
+	if (!where) {
 		set_value(state, &state->context, context);
 		return;
 	}
-	struct instance *body = edit(state, map, true, path, path_count);
-	CHECK(body != NULL);
-	set_value(state, &body->context, context);
+	struct instance *holder = edit(state, where, is_body, path, where->loop_depth + is_body);
+	CHECK(holder != NULL);
+	set_value(state, &holder->context, context);
 }
 
 static int corrupt(const struct state *state, const struct entry *entry, const char *expected, struct error *error)
@@ -775,13 +779,18 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		context = take_value(state, entry, "context");
 		set_value(state, &held_output, output);
 		set_value(state, &held_context, context);
-		set_context(state, task, id.iterations, id.iteration_count, context);
+		if (task->kind == TASK_FORK) /* what its winner exported goes on, unless the fork has an export itself */
+			set_context(state, task, id.iterations, instance->context);
+		set_context(state, task, id.iterations, context);
 		set_phase(state, instance, entry->kind == ENTRY_TASK_COMPLETED ? INSTANCE_COMPLETED : INSTANCE_SKIPPED);
 		if (then.kind != THEN_END && task->parent->kind == TASK_FORK) {
 			sequence->live_count--;
 			sequence->done_count++;
-			if (sequence->winner == 0)
+			if (sequence->winner == 0) {
 				sequence->winner = task->index + 1;
+				if (task->parent->compete)
+					set_value(state, &sequence->context, instance->context);
+			}
 			set_value(state, &instance->output, output);
 		} else if (then.kind != THEN_END) { /* else nothing goes on: run.completed follows */
 			advance_sequence(state, sequence, task, output, &then);

@@ -58,7 +58,8 @@ struct instance {
 	/* Sequences: do tasks, iterations, the root. */
 	size_t cursor; /* the next task of the list to start */
 	bool child_live; /* the task before the cursor's is under way */
-	struct value *context; /* of an iteration of a map: what was exported inside it; NULL: as around it */
+	struct value *context; /* of an iteration of a map or a branch of a fork: what was exported inside it; of a competing fork: what its winner
+				* exported; NULL: as around it */
 	struct value *current; /* output of the task before the cursor; a chained for: of the iteration before */
 
 	/* for */
@@ -123,8 +124,8 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 
 /* Looks through a draft. NULL: never entered. */
 const struct instance *state_find(const struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count);
-/* `$context` of a task at this path: exports inside an iteration of a map are seen inside it only. NULL: {}. */
-struct value *state_context(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count);
+/* `$context` of a task at this path: exports inside an iteration of a map or a branch of a fork are seen inside it only. NULL: {}. */
+struct value *state_context(const struct state *state, const struct task *task, const uint64_t *path);
 const struct instance *state_root(const struct state *state);
 /* The number that the next entry into this task at this path has. */
 uint64_t state_next_execution(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count);

@@ -391,6 +391,7 @@ static struct result run_try(struct oracle *o, const struct task *task, const st
 static struct result run_fork(struct oracle *o, const struct task *task, const struct json *input)
 {
 	struct json *outputs = json_array(o->arena);
+	const struct json *context = o->context, *won = context; /* what a branch exports is the branch's, and the winner's goes on (D5) */
 	struct result all = {GAVE, false, NULL, 0}, first = {CUT, false, NULL, 0}, last = first;
 	bool cut = false;
 
@@ -406,8 +407,10 @@ static struct result run_fork(struct oracle *o, const struct task *task, const s
 			all = one; /* nothing goes on */
 		else if (one.fate == GAVE) {
 			json_add(o->arena, outputs, (struct json *)one.value);
-			if (first.fate != GAVE || one.seq < first.seq)
+			if (first.fate != GAVE || one.seq < first.seq) {
 				first = one;
+				won = o->context;
+			}
 		} else if (one.fate == CUT) {
 			cut = true;
 		} else {
@@ -416,9 +419,12 @@ static struct result run_fork(struct oracle *o, const struct task *task, const s
 			if (last.fate != FAULTED || one.seq > last.seq)
 				last = one;
 		}
+		o->context = context;
 	}
 	if (all.fate == ENDED)
 		return all;
+	if (task->compete && first.fate == GAVE)
+		o->context = won;
 	if (task->compete)
 		return first.fate == GAVE ? first : cut ? (struct result){CUT, false, NULL, 0} : last;
 	if (last.fate == FAULTED)

@@ -135,7 +135,7 @@ static void add_data_flow(struct program *p, const char *kind, struct json *task
 			json_set_text(p->arena, output, "as", "$task.name.of.a.text");
 		json_set(p->arena, task, "output", output);
 	}
-	if (p->forks == 0 && chance(p, 250)) {
+	if (chance(p, 250)) {
 		made = json_object(p->arena);
 		set_expression(p, made, "by", "$task.name");
 		if (!odd_output)

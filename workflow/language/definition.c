@@ -342,7 +342,8 @@ static void read_common(struct checker *checker, struct task *task, const struct
 	for (const struct task *above = task->parent; json_get(value, "export") && above; above = above->parent) {
 		if (above->kind == TASK_FORK) {
 			len = checker_enter(checker, "export");
-			checker_fail_key(checker, "export at the fork itself, from its output", "'export' within a fork %s", later);
+			checker_warn(checker, "give what later tasks need as the fork's output, and export it there",
+				     above->compete ? "within a competing fork only the winner's exports stay" : "within a fork an export stays inside its branch");
 			checker_leave(checker, len);
 			break;
 		}

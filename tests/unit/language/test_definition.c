@@ -496,7 +496,6 @@ static const struct bad bad[] = {
 	{TASK("{set: {x: 1}, output: {as: $output}}"), "/do/0/a/output/as", 3, 35, "$output", NULL},
 	{TASK("{set: {x: 1}, output: {as: {y: '${ $output }'}}}"), "/do/0/a/output/as/y", 3, 39, "$output", NULL},
 	{TASK("{set: {x: '${ $output }'}}"), "/do/0/a/set/x", 3, 18, "$output", NULL},
-	{TASK("{fork: {branches: [b: {set: {x: 1}, export: {as: .}}]}}"), "/do/0/a/fork/branches/0/b/export", 3, 44, "'export' within a fork", NULL},
 	{TASK("{set: {x: 1}, export: {to: .}}"), "/do/0/a/export/to", 3, 31, "unknown key 'to'", NULL},
 	{TASK("{set: {x: 1}, output: {schema: {document: {minimum: a}}}}"), "/do/0/a/output/schema/document/minimum", 3, 60, "JSON Schema: expected number",
 	 NULL},
@@ -685,6 +684,8 @@ START_TEST(lint_warns)
 		{DOCUMENT "do:\n  - a:\n      set:\n        x: ${ .a # why }\n", "/do/0/a/set/x", "opens ${ and does not close it"},
 		{TASK("{for: {in: .x}, metadata: {concurrency: 4}, do: [b: {set: {c: 1}}]}"), "/do/0/a/metadata/concurrency", "other engines run this loop one"},
 		{TASK("{set: {x: 1}, metadata: {concurrency: 4}}"), "/do/0/a/metadata/concurrency", "on a 'for' task only"},
+		{TASK("{fork: {branches: [b: {set: {x: 1}, export: {as: .}}]}}"), "/do/0/a/fork/branches/0/b/export", "stays inside its branch"},
+		{TASK("{fork: {compete: true, branches: [b: {do: [c: {set: {x: 1}, export: {as: .}}]}]}}"), "/do/0/a/fork/branches/0/b/do/0/c/export", "only the winner's exports stay"},
 		{TASK("{set: {a: '.', b: '...', c: '.5', d: '$5', e: 'a.b', f: '. foo', g: '$nobody', h: '{x}'}}"), NULL, NULL},
 		{INFER("prompt: x, schema: {document: {title: .foo, default: '$input'}}"), NULL, NULL},
 	};

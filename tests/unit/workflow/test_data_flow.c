@@ -82,6 +82,19 @@ START_TEST(values_pass_through)
 		{"[{\"f\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":1},\"do\":[{\"g\":{\"for\":{\"in\":\"$item\",\"each\":\"n\",\"at\":\"k\"},\"do\":["
 		 "{\"x\":{\"set\":{\"c\":\"${ $context }\"},\"export\":{\"as\":\"$n\"}}}]}},{\"y\":{\"set\":{\"c\":\"${ $context }\",\"b\":\"${ .c }\"}}}],\"export\":{\"as\":{\"f\":\"${ .[0].c }\"}}}}],"
 		 "\"output\":{\"as\":{\"c\":\"${ $context }\",\"o\":\"${ . }\"}}", "{\"l\":[[1,2],[3,4]]}", "{\"c\":{\"f\":2},\"o\":[{\"b\":1,\"c\":2},{\"b\":3,\"c\":4}]}"},
+		/* A branch's exports are seen inside it only, and dropped at the join; the winner's of a competing fork go on, unless the fork exports (D5). */
+		{"[{\"s\":{\"set\":{\"n\":0},\"export\":{\"as\":{\"c\":0}}}},{\"f\":{\"fork\":{\"branches\":["
+		 "{\"a\":{\"do\":[{\"x\":{\"set\":{\"v\":1},\"export\":{\"as\":{\"c\":1}}}},{\"y\":{\"set\":{\"sees\":\"${ $context.c }\"}}}]}},"
+		 "{\"b\":{\"set\":{\"sees\":\"${ $context.c }\"},\"export\":{\"as\":{\"c\":2}}}}]}}},{\"e\":{\"set\":{\"both\":\"${ . }\",\"after\":\"${ $context.c }\"}}}]", "{}",
+		 "{\"after\":0,\"both\":[{\"sees\":1},{\"sees\":0}]}"},
+		{"[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[{\"a\":{\"do\":[{\"x\":{\"set\":{\"v\":1},\"export\":{\"as\":{\"c\":1}}}}]}},{\"w\":{\"wait\":\"PT1H\"}}]},"
+		 "\"output\":{\"as\":{\"in\":\"${ $context.c }\"}}}},{\"e\":{\"set\":{\"in\":\"${ .in }\",\"after\":\"${ $context.c }\"}}}]", "{}", "{\"after\":1,\"in\":1}"},
+		{"[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[{\"a\":{\"set\":{\"v\":1},\"export\":{\"as\":{\"c\":1}}}}]},\"export\":{\"as\":{\"c\":9,\"won\":\"${ $context.c }\"}}}},"
+		 "{\"e\":{\"set\":{\"after\":\"${ $context }\"}}}]", "{}", "{\"after\":{\"c\":9,\"won\":1}}"},
+		/* … also when that fork is a branch itself, in an iteration of a map. */
+		{"[{\"m\":{\"for\":{\"in\":\".\"},\"metadata\":{\"concurrency\":2},\"do\":[{\"o\":{\"fork\":{\"compete\":true,\"branches\":[{\"i\":{\"fork\":{\"compete\":true,\"branches\":["
+		 "{\"a\":{\"set\":{\"v\":1},\"export\":{\"as\":\"$item\"}}}]}}}]}}},{\"e\":{\"set\":{\"c\":\"${ $context }\"}}}]}},{\"z\":{\"set\":{\"each\":\"${ . }\",\"c\":\"${ $context }\"}}}]", "[5,6]",
+		 "{\"c\":{},\"each\":[{\"c\":5},{\"c\":6}]}"},
 		/* Conditions of a task see $task as the task, with its raw input. */
 		{"[{\"l\":{\"input\":{\"from\":\".a\"},\"for\":{\"in\":\".\"},\"while\":\"$task.name == \\\"l\\\"\",\"do\":[{\"s\":{\"set\":{\"i\":\"${ $index }\"}}}]}}]", "{\"a\":[5,6]}", "{\"i\":1}"},
 		{"[{\"l\":{\"input\":{\"from\":\".a\"},\"for\":{\"in\":\".\"},\"while\":\"$task.input.a[0] == 5\",\"do\":[{\"s\":{\"set\":{\"i\":\"${ $index }\"}}}]}}]", "{\"a\":[5,6]}", "{\"i\":1}"},
