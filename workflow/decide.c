@@ -97,7 +97,7 @@ static const struct instance *first_due(struct deciding *d, int64_t *due_ms, enu
 
 static struct entry *new_fired(struct deciding *d, const struct instance *instance, const char *timer)
 {
-	struct entry *entry = decide_new_step_entry(d, ENTRY_TIMER_FIRED, decide_step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL));
+	struct entry *entry = decide_new_task_entry(d, ENTRY_TIMER_FIRED, instance->task, instance->path, instance->execution);
 
 	json_set_text(d->arena, entry->data, "timer", timer);
 	return entry;
@@ -220,8 +220,7 @@ static void on_restarted(struct deciding *d)
 		const struct json *arguments = decide_value_json(d, instance->with);
 		if (!arguments || d->decision->need_count > 0)
 			continue;
-		struct entry *entry = decide_new_step_entry(d, ENTRY_ATTEMPT_FAILED,
-						     decide_step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL));
+		struct entry *entry = decide_new_task_entry(d, ENTRY_ATTEMPT_FAILED, instance->task, instance->path, instance->execution);
 		json_set_number(d->arena, entry->data, "attempt", instance->attempt);
 		json_set_text(d->arena, entry->data, "class", failure_name(FAILURE_INTERRUPTED));
 		decide_emit(d, entry);
@@ -265,8 +264,9 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 		struct entry *entry = decide_new_step_entry(d, ENTRY_TASK_RETRYING, step);
 		json_set_number(d->arena, entry->data, "attempt", instance->attempt + 1);
 		json_set_text(d->arena, entry->data, "class", failure_name(outcome->failure));
-		decide_set_time(d, entry, "due", d->trigger->wall_ms + retry_delay_ms(d->draft.id, step, failures ? failures : 1, outcome->retry_floor_ms,
-										outcome->retry_cap_ms, outcome->retry_after_ms));
+		int64_t delay_ms = retry_delay_ms(d->draft.id, step, failures ? failures : 1, outcome->retry_floor_ms, outcome->retry_cap_ms,
+						  outcome->retry_after_ms);
+		decide_set_time(d, entry, "due", d->trigger->wall_ms + delay_ms);
 		decide_emit(d, entry);
 		return;
 	}
@@ -281,9 +281,10 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 		return;
 	}
 	const char *title = arena_printf(d->arena, "Attempt %u failed: %s", instance->attempt, failure_name(outcome->failure));
+	int status = outcome->status >= 300 ? outcome->status : failure_status(outcome->failure);
 	decide_fault_task(d, instance->task, instance->path, instance->path_count,
-		   decide_error_json(d, failure_error_type(outcome->failure), outcome->status >= 300 ? outcome->status : failure_status(outcome->failure), title,
-			      outcome->detail, instance->task->reference, failure_name(outcome->failure)));
+			  decide_error_json(d, failure_error_type(outcome->failure), status, title, outcome->detail, instance->task->reference,
+					    failure_name(outcome->failure)));
 }
 
 /* An answer that could not be kept is one that cannot be used: the attempt has failed. */

@@ -92,7 +92,8 @@ static const struct json *scope_get(void *context, const char *name)
 		return json;
 	}
 	if (strcmp(name, "task") == 0) {
-		struct value *raw = s->raw_input || !s->task->parent ? s->raw_input : decide_find_raw_input(d, s->task, s->path, s->task->loop_depth);
+		struct value *raw = s->raw_input || !s->task->parent ? s->raw_input
+								     : decide_find_raw_input(d, s->task, s->path, s->task->loop_depth);
 		const struct json *input = decide_value_json(d, raw ? raw : s->input);
 		const struct json *output = s->raw_output ? decide_value_json(d, s->raw_output) : NULL;
 		const struct json *definition = json_pointer_get(d->draft.definition->document, s->task->reference);
@@ -184,7 +185,8 @@ const struct json *decide_evaluate(struct deciding *d, struct scope_context *s, 
 {
 	struct scope scope = {scope_get, s, evaluate_jq};
 	const struct json *result = NULL;
-	int rc = expression ? expression_eval(d->arena, expression, &scope, &result, error) : template_eval(d->arena, template, &scope, &result, error);
+	int rc = expression ? expression_eval(d->arena, expression, &scope, &result, error)
+			    : template_eval(d->arena, template, &scope, &result, error);
 
 	return rc == 0 && d->decision->need_count == 0 ? result : NULL;
 }

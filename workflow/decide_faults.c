@@ -6,7 +6,8 @@
 #include "workflow/base/check.h"
 #include "workflow/retry.h"
 
-struct json *decide_error_json(struct deciding *d, const char *type, int status, const char *title, const char *detail, const char *instance, const char *class)
+struct json *decide_error_json(struct deciding *d, const char *type, int status, const char *title, const char *detail, const char *instance,
+			       const char *class)
 {
 	struct json *json = json_object(d->arena);
 
@@ -128,17 +129,23 @@ void decide_complete_run(struct deciding *d, struct value *output)
 	decide_end_run(d, entry);
 }
 
+static bool changes(const struct transform *transform)
+{
+	return transform->expression || transform->template || transform->schema;
+}
+
 /* `output` and `export`: the task's output, and its context or NULL. False: values have to be loaded first, or the task has faulted. */
 static bool pass_out(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, struct value **output,
 		     struct value **context)
 {
-	struct scope_context s = {.d = d, .task = task, .path = path, .path_count = path_count, .input = *output, .transformed = input, .raw_output = *output};
+	struct scope_context s = {.d = d, .task = task, .path = path, .path_count = path_count, .input = *output, .transformed = input,
+				  .raw_output = *output};
 	struct flaw flaw;
 
 	*context = NULL;
 	s.raw_input = decide_find_raw_input(d, task, path, path_count);
 	*output = decide_apply_transform(d, &s, &task->output, "output", &flaw);
-	if (*output && (task->export.expression || task->export.template || task->export.schema)) {
+	if (*output && changes(&task->export)) {
 		s.input = s.output = *output;
 		*context = decide_apply_transform(d, &s, &task->export, "export", &flaw);
 		if (!*context)
@@ -157,7 +164,7 @@ bool decide_complete_task(struct deciding *d, const struct task *task, const uin
 	const struct instance *instance = state_find(&d->draft, task, false, path, path_count);
 	struct value *raw = output, *context = NULL;
 
-	if (task->output.expression || task->output.template || task->output.schema || task->export.expression || task->export.template || task->export.schema) {
+	if (changes(&task->output) || changes(&task->export)) {
 		/* What a peer answered cannot be found again; what our own tasks give can. */
 		d->raw_output = !input && task->kind == TASK_CALL ? raw : NULL;
 		if (!pass_out(d, task, path, path_count, input ? input : instance->input, &output, &context)) {
@@ -166,7 +173,7 @@ bool decide_complete_task(struct deciding *d, const struct task *task, const uin
 		}
 	}
 	uint64_t execution = input ? state_next_execution(&d->draft, task, path, path_count) : instance->execution;
-	struct entry *entry = decide_new_step_entry(d, ENTRY_TASK_COMPLETED, decide_step_text(d, task, path, path_count, execution, NULL));
+	struct entry *entry = decide_new_task_entry(d, ENTRY_TASK_COMPLETED, task, path, execution);
 
 	if (!then)
 		then = &task->then;
@@ -217,8 +224,9 @@ static bool matches_filter(const struct json *filter, const struct json *error)
 		const char *name = strcmp(wanted->name, "details") == 0 ? "detail" : wanted->name; /* so the schema of 1.0.3 calls it */
 		const struct json *has = json_get(error, name);
 
-		if (!has || (strcmp(name, "type") == 0 && json_is(has, JSON_STRING) ? !types_equal(has->string.text, wanted->value->string.text) :
-										       !json_equal(has, wanted->value)))
+		bool is_type = strcmp(name, "type") == 0 && json_is(has, JSON_STRING);
+
+		if (!has || !(is_type ? types_equal(has->string.text, wanted->value->string.text) : json_equal(has, wanted->value)))
 			return false;
 	}
 	return true;
@@ -259,7 +267,8 @@ static enum verdict plan_retry(struct deciding *d, const struct instance *try, c
 	    !decide_read_duration(d, &s, retry->jitter_to, &to, error))
 		return VERDICT_UNKNOWN;
 	const char *step = decide_step_text(d, try->task, try->path, try->path_count, try->execution, NULL);
-	*due_ms = d->trigger->wall_ms + retry_backoff_ms(retry->backoff, delay, try->attempt) + retry_jitter_ms(d->draft.id, step, try->attempt, from, to);
+	*due_ms = d->trigger->wall_ms + retry_backoff_ms(retry->backoff, delay, try->attempt);
+	*due_ms += retry_jitter_ms(d->draft.id, step, try->attempt, from, to);
 	return try->retry_until_ms != 0 && *due_ms > try->retry_until_ms ? VERDICT_NO : VERDICT_YES;
 }
 
@@ -275,7 +284,7 @@ void decide_handle_error(struct deciding *d, const struct instance *try, const s
 			decide_fault_expression(d, task, try->path, try->path_count, &error);
 		return;
 	case VERDICT_YES: {
-		struct entry *entry = decide_new_step_entry(d, ENTRY_TASK_RETRYING, decide_step_text(d, task, try->path, try->path_count, try->execution, NULL));
+		struct entry *entry = decide_new_task_entry(d, ENTRY_TASK_RETRYING, task, try->path, try->execution);
 		json_set_number(d->arena, entry->data, "attempt", try->attempt + 1);
 		decide_name_value(d, entry, "error", value);
 		decide_set_time(d, entry, "due", due_ms);
@@ -286,7 +295,7 @@ void decide_handle_error(struct deciding *d, const struct instance *try, const s
 		break;
 	}
 	if (task->handler.count > 0) {
-		struct entry *entry = decide_new_step_entry(d, ENTRY_TASK_CAUGHT, decide_step_text(d, task, try->path, try->path_count, try->execution, NULL));
+		struct entry *entry = decide_new_task_entry(d, ENTRY_TASK_CAUGHT, task, try->path, try->execution);
 		decide_name_value(d, entry, "error", value);
 		decide_emit(d, entry);
 		decide_push(d, task, false, try->path, try->path_count);
@@ -310,10 +319,13 @@ enum verdict decide_catches(struct deciding *d, const struct instance *try, cons
 static bool others_compete(struct deciding *d, const struct task *branch, const uint64_t *path)
 {
 	const struct task *task = branch->parent;
-	const struct instance *fork = state_find(&d->draft, task, false, path, task->loop_depth), *own = state_find(&d->draft, branch, false, path, branch->loop_depth);
+	const struct instance *fork = state_find(&d->draft, task, false, path, task->loop_depth);
+	const struct instance *own = state_find(&d->draft, branch, false, path, branch->loop_depth);
 	bool live = own && (own->phase == INSTANCE_STARTED || own->phase == INSTANCE_BACKING_OFF);
 
-	return task->compete && (fork->live_count > (live ? 1 : 0) || (fork->next_iteration < task->body.count && branch->index + 1 < task->body.count));
+	if (!task->compete)
+		return false;
+	return fork->live_count > (live ? 1 : 0) || (fork->next_iteration < task->body.count && branch->index + 1 < task->body.count);
 }
 
 void decide_fault_task(struct deciding *d, const struct task *task, const uint64_t *task_path, size_t path_count, const struct json *error)
@@ -345,7 +357,7 @@ void decide_fault_task(struct deciding *d, const struct task *task, const uint64
 	if (live) { /* First what is in it. */
 		decide_end_live(d, &(struct ending){.within = task, .around = task, .path = path, .error = value});
 	} else {
-		struct entry *entry = decide_new_step_entry(d, ENTRY_TASK_FAULTED, decide_step_text(d, task, path, path_count, state_next_execution(&d->draft, task, path, path_count), NULL));
+		struct entry *entry = decide_new_task_entry(d, ENTRY_TASK_FAULTED, task, path, state_next_execution(&d->draft, task, path, path_count));
 		decide_name_value(d, entry, "error", value);
 		decide_emit(d, entry);
 	}

@@ -24,7 +24,8 @@ void decide_start_attempt(struct deciding *d, const struct task *task, const uin
 }
 
 /* False: it has faulted, or values have to be loaded first. */
-static bool complete_pure(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input, const struct json *json)
+static bool complete_pure(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, struct value *input,
+			  const struct json *json)
 {
 	struct error error = {0};
 	struct value *output = decide_make_bounded(d, json, &error);
@@ -68,7 +69,8 @@ static const struct json *merge_sections(struct arena *arena, const struct json 
 
 /* The URI template of `call: http` is filled from the input's members (dsl.md 1.3). Only what the author wrote is a template: an
  * endpoint that an expression gave is data, and data is never evaluated. */
-static const struct json *fill_endpoint(struct deciding *d, const struct task *task, const struct json *arguments, struct value *input, struct error *error)
+static const struct json *fill_endpoint(struct deciding *d, const struct task *task, const struct json *arguments, struct value *input,
+					struct error *error)
 {
 	const struct json *written = json_get(task->with, "endpoint");
 	const char *filled, *template;
@@ -118,9 +120,9 @@ static bool may_run(struct deciding *d, struct scope_context *s, enum flow *flow
 
 	*flow = FLOW_WAIT;
 	if (execution > TASK_EXECUTIONS_MAX) {
+		const char *detail = arena_printf(d->arena, "a task is entered at most %d times (TASK_EXECUTIONS_MAX)", TASK_EXECUTIONS_MAX);
 		decide_fault_task(d, s->task, s->path, s->path_count,
-			   decide_error_json(d, ERROR_TYPE("runtime"), 500, "Too many executions",
-				      arena_printf(d->arena, "a task is entered at most %d times (TASK_EXECUTIONS_MAX)", TASK_EXECUTIONS_MAX), s->task->reference, NULL));
+				  decide_error_json(d, ERROR_TYPE("runtime"), 500, "Too many executions", detail, s->task->reference, NULL));
 		return false;
 	}
 	if (!s->task->run_if)
@@ -133,7 +135,7 @@ static bool may_run(struct deciding *d, struct scope_context *s, enum flow *flow
 	}
 	if (json_truthy(holds))
 		return true;
-	struct entry *entry = decide_new_step_entry(d, ENTRY_TASK_SKIPPED, decide_step_text(d, s->task, s->path, s->path_count, execution, NULL));
+	struct entry *entry = decide_new_task_entry(d, ENTRY_TASK_SKIPPED, s->task, s->path, execution);
 	decide_name_value(d, entry, "input", s->input);
 	decide_name_value(d, entry, "output", s->input);
 	decide_emit(d, entry);
@@ -145,7 +147,7 @@ static bool may_run(struct deciding *d, struct scope_context *s, enum flow *flow
 static struct entry *begin_task(struct deciding *d, const struct scope_context *s, int64_t timeout_ms)
 {
 	uint64_t execution = state_next_execution(&d->draft, s->task, s->path, s->path_count);
-	struct entry *entry = decide_new_step_entry(d, ENTRY_TASK_STARTED, decide_step_text(d, s->task, s->path, s->path_count, execution, NULL));
+	struct entry *entry = decide_new_task_entry(d, ENTRY_TASK_STARTED, s->task, s->path, execution);
 
 	decide_name_value(d, entry, "input", s->input);
 	if (s->task->timeout)
@@ -222,7 +224,8 @@ enum flow decide_start_task(struct deciding *d, const struct task *task, const u
 	case TASK_TRY: {
 		const struct retry *retry = task->catch->retry;
 		int64_t attempt_ms = 0, all_ms = 0;
-		if (retry && (!decide_read_duration(d, &s, retry->attempt_duration, &attempt_ms, &error) || !decide_read_duration(d, &s, retry->duration, &all_ms, &error))) {
+		if (retry && (!decide_read_duration(d, &s, retry->attempt_duration, &attempt_ms, &error) ||
+			      !decide_read_duration(d, &s, retry->duration, &all_ms, &error))) {
 			if (d->decision->need_count == 0)
 				decide_fault_expression(d, task, path, path_count, &error);
 			return FLOW_WAIT;

@@ -201,7 +201,8 @@ void decide_carry(struct deciding *d, struct entry *entry, const char *name, str
 
 /* --- step ids ----------------------------------------------------------------------------------------------------- */
 
-const char *decide_step_text(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, uint64_t execution, char key[DIGEST_HEX_LEN + 1])
+const char *decide_step_text(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, uint64_t execution,
+			     char key[DIGEST_HEX_LEN + 1])
 {
 	struct step_id id = {.reference = task->reference, .iteration_count = path_count, .execution = execution};
 
@@ -217,4 +218,9 @@ struct entry *decide_new_step_entry(struct deciding *d, enum entry_kind kind, co
 
 	json_set_text(d->arena, entry->data, "stepId", step);
 	return entry;
+}
+
+struct entry *decide_new_task_entry(struct deciding *d, enum entry_kind kind, const struct task *task, const uint64_t *path, uint64_t execution)
+{
+	return decide_new_step_entry(d, kind, decide_step_text(d, task, path, task->loop_depth, execution, NULL));
 }

@@ -100,6 +100,7 @@ void decide_name_value(struct deciding *d, struct entry *entry, const char *name
 void decide_carry(struct deciding *d, struct entry *entry, const char *name, struct bytes bytes);
 const char *decide_step_text(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, uint64_t execution, char key[DIGEST_HEX_LEN + 1]);
 struct entry *decide_new_step_entry(struct deciding *d, enum entry_kind kind, const char *step);
+struct entry *decide_new_task_entry(struct deciding *d, enum entry_kind kind, const struct task *task, const uint64_t *path, uint64_t execution);
 
 /* --- decide_expressions.c --- */
 
