@@ -443,7 +443,7 @@ int activities_open(struct activities **result, uv_loop_t *loop, const struct ac
 		goto fail;
 	if (runtimes_open(activities, config->runtimes, config->runtime_count, error) != 0)
 		goto fail_rules;
-	if (curl_loop_open(&activities->curl, loop, ports->now_us, ports->arg, error) != 0)
+	if (curl_loop_open(&activities->curl, loop, ports->now_us, ports->on_answer, ports->arg, error) != 0)
 		goto fail_runtimes;
 	CHECK(uv_idle_init(loop, &activities->idle) == 0);
 	activities->idle.data = activities;

@@ -111,6 +111,7 @@ struct activity_ports {
 	int64_t (*wall_ms)(void *arg);
 	void (*load_content)(void *arg, struct content_load *load); /* later, never inside the call */
 	void (*note_configuration)(void *arg, struct configuration_note *note); /* later, never inside the call */
+	void (*on_answer)(void *arg); /* an answer begins to arrive, or is complete: soon an attempt may end. May be NULL */
 };
 
 struct activities_config {

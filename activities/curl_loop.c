@@ -33,7 +33,8 @@ struct curl_loop {
 	uv_timer_t timer, failing; /* failing: set while a transfer is marked as failed */
 	CURLM *multi;
 	uint64_t (*now_us)(void *arg);
-	void *now_arg;
+	void (*on_answer)(void *arg);
+	void *arg;
 	struct slot *slots; /* by descriptor */
 	size_t slot_count;
 	struct list transfers;
@@ -265,6 +266,12 @@ static void put_back(struct transfer *transfer)
 	list_remove(&transfer->link);
 }
 
+static void tell_answer(const struct curl_loop *loop)
+{
+	if (loop->on_answer != NULL)
+		loop->on_answer(loop->arg);
+}
+
 static void drain(struct curl_loop *loop)
 {
 	CURLMsg *message;
@@ -276,6 +283,7 @@ static void drain(struct curl_loop *loop)
 
 		if (message->msg != CURLMSG_DONE)
 			continue;
+		tell_answer(loop);
 		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &transfer);
 		finish(transfer, code);
 		put_back(transfer);
@@ -341,10 +349,12 @@ static size_t on_header_line(char *data, size_t size, size_t count, void *arg)
 	struct transfer *transfer = arg;
 	size_t len = size * count;
 
-	if (len >= 5 && memcmp(data, "HTTP/", 5) == 0)
+	if (len >= 5 && memcmp(data, "HTTP/", 5) == 0) {
 		buffer_clear(&transfer->header_lines); /* what came before was an interim response */
+		tell_answer(transfer->loop);
+	}
 	buffer_add(&transfer->header_lines, data, len);
-	transfer->last_byte_us = transfer->loop->now_us(transfer->loop->now_arg);
+	transfer->last_byte_us = transfer->loop->now_us(transfer->loop->arg);
 	return transfer->header_lines.overflow ? 0 : len;
 }
 
@@ -354,7 +364,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	size_t len = size * count;
 	long status = 0;
 
-	transfer->last_byte_us = transfer->loop->now_us(transfer->loop->now_arg);
+	transfer->last_byte_us = transfer->loop->now_us(transfer->loop->arg);
 	buffer_add(&transfer->received, data, len);
 	if (transfer->received.overflow) {
 		transfer->too_large = true;
@@ -617,7 +627,7 @@ static void on_timer_closed(uv_handle_t *handle)
 	end_when_empty(loop);
 }
 
-int curl_loop_open(struct curl_loop **curl_loop, uv_loop_t *uv_loop, uint64_t (*now_us)(void *arg), void *arg, struct error *error)
+int curl_loop_open(struct curl_loop **curl_loop, uv_loop_t *uv_loop, uint64_t (*now_us)(void *arg), void (*on_answer)(void *arg), void *arg, struct error *error)
 {
 	struct curl_loop *loop;
 
@@ -626,7 +636,8 @@ int curl_loop_open(struct curl_loop **curl_loop, uv_loop_t *uv_loop, uint64_t (*
 	loop = memory_zero(sizeof(*loop));
 	loop->loop = uv_loop;
 	loop->now_us = now_us;
-	loop->now_arg = arg;
+	loop->on_answer = on_answer;
+	loop->arg = arg;
 	list_init(&loop->transfers);
 	CHECK(uv_timer_init(uv_loop, &loop->timer) == 0);
 	CHECK(uv_timer_init(uv_loop, &loop->failing) == 0);

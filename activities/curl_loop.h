@@ -78,7 +78,8 @@ struct transfer {
 	bool failed; /* curl or the loop cannot go on with it: about to end */
 };
 
-int curl_loop_open(struct curl_loop **curl_loop, uv_loop_t *loop, uint64_t (*now_us)(void *arg), void *arg, struct error *error);
+/* on_answer: a response begins to arrive, or is complete; before anything is done with it. May be NULL. */
+int curl_loop_open(struct curl_loop **curl_loop, uv_loop_t *loop, uint64_t (*now_us)(void *arg), void (*on_answer)(void *arg), void *arg, struct error *error);
 /* No transfer may be under way. on_closed fires later, when the last handle is gone; the memory is freed then. */
 void curl_loop_close(struct curl_loop *curl_loop, void (*on_closed)(void *arg), void *arg);
 

@@ -742,6 +742,7 @@ void api_submit_run(struct daemon *daemon, struct request *request, const char *
 	struct submission *s = arena_zero(&request->arena, sizeof *s);
 
 	(void)parameters;
+	store_expect(daemon->store);
 	s->daemon = daemon;
 	s->request = request;
 	s->work.data = s;

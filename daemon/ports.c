@@ -427,6 +427,11 @@ static void port_close_activity(void *arg, struct activity *activity)
 	activity_close(activity);
 }
 
+static void port_on_answer(void *arg)
+{
+	store_expect(((struct ports *)arg)->daemon->store);
+}
+
 static void port_on_committed(void *arg, const char *run_id, uint64_t seq_last, bool ended)
 {
 	struct daemon *daemon = ((struct ports *)arg)->daemon;
@@ -461,6 +466,7 @@ struct activity_ports ports_for_activities(struct ports *ports)
 {
 	return (struct activity_ports){
 		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .load_content = load_content, .note_configuration = note_configuration,
+		.on_answer = port_on_answer,
 	};
 }
 

@@ -7,6 +7,7 @@
  * two batches, so that nobody else waits for them; then they join the next batch. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,18 @@ static int check_files(struct store *store, struct error *error)
 	return 0;
 }
 
+/* What was begun for an append that did not come. */
+static void end_early(struct store *store)
+{
+	struct error error = {0};
+
+	if (!store->writer.begun)
+		return;
+	store->writer.begun = false;
+	if (connection_run(&store->writer.connection, rollback_sql, &error) != 0)
+		store_break(store, &error);
+}
+
 /* A foreign process that holds the lock (a backup, somebody's sqlite3) delays us and nothing else: that never becomes
  * the outcome of a run (C2, C3). */
 static int begin(struct store *store, struct error *error)
@@ -81,6 +94,11 @@ static int begin(struct store *store, struct error *error)
 	struct writer *writer = &store->writer;
 	unsigned long long limit = atomic_exchange(&store->counters.page_limit, 0);
 
+	if (writer->begun && limit == 0) { /* begun early, with its files checked */
+		writer->begun = false;
+		return 0;
+	}
+	end_early(store);
 	writer->tree_at_begin = writer->tree; /* First of all: whatever fails from here on goes back to it. */
 	if (check_files(store, error) != 0)
 		return error->code;
@@ -285,6 +303,7 @@ void commit_batch(struct store *store, struct list *batch)
 		append->sign_us = 0;
 	}
 	if (atomic_load(&store->is_broken)) {
+		end_early(store);
 		fail_batch(batch, &store->broken);
 		return;
 	}
@@ -591,8 +610,47 @@ static void give_back(struct store *store, struct list *appends, struct list *si
 	uv_mutex_lock(&store->lock);
 	list_move_all(&store->done, appends);
 	list_move_all(&store->done_signs, signs);
+	atomic_store(&store->is_done, true);
 	uv_mutex_unlock(&store->lock);
-	uv_async_send(&store->async);
+	/* Not polling any more: it looks once again after it said so, and found this or is woken. */
+	if (!atomic_load(&store->is_polling))
+		uv_async_send(&store->async);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* While the loop still reads what will become an append: begin its transaction and look for it without sleeping. Whatever
+ * goes wrong is met, and told, by the append itself. */
+static void await_expected(struct store *store)
+{
+	struct writer *writer = &store->writer;
+	uint64_t until_us = store->options.now_us() + STORE_EXPECT_US;
+	struct error ignored = {0};
+	int cpu = sched_getcpu();
+
+	/* In the loop's place we would hold up what we wait for. */
+	if (cpu < 0 || cpu == atomic_load(&store->loop_cpu))
+		return;
+	atomic_store(&store->writer_cpu, cpu);
+	atomic_fetch_add(&store->counters.expected, 1);
+	if (!atomic_load(&store->is_broken) && !writer->begun && check_files(store, &ignored) == 0) {
+		writer->tree_at_begin = writer->tree;
+		writer->begun = connection_run(&writer->connection, begin_sql, &ignored) == 0;
+	}
+	while (!atomic_load(&store->is_handed) && store->options.now_us() < until_us)
+		relax();
+	atomic_store(&store->writer_cpu, -1);
+	if (!atomic_load(&store->is_handed)) {
+		atomic_fetch_add(&store->counters.expected_in_vain, 1);
+		end_early(store);
+	}
 }
 
 /* Take what is queued. Without anything to do: once through with *pause set, then sleep. False: stop, nothing is left. */
@@ -611,6 +669,14 @@ static bool take(struct store *store, bool *pause, struct list *signs)
 		       !store->stop) {
 			uint64_t due = checkpoint_due_us(store);
 
+			if (store->expected) {
+				store->expected = false;
+				atomic_store(&store->is_handed, false);
+				uv_mutex_unlock(&store->lock);
+				await_expected(store);
+				uv_mutex_lock(&store->lock);
+				continue;
+			}
 			if (due == 0)
 				break;
 			if (due == UINT64_MAX)
@@ -673,6 +739,8 @@ void commit_run(void *arg)
 		fill_batch(writer, &batch);
 		if (!list_empty(&batch))
 			commit_batch(store, &batch);
+		else
+			end_early(store);
 		answer_signs(store, &signs);
 		LIST_EACH (link, &batch) {
 			struct store_append *append = CONTAINER_OF(link, struct store_append, link);

@@ -26,6 +26,8 @@ enum {
 	STORE_CHECKPOINT_ENTRIES = 256,
 	STORE_CHECKPOINT_EVERY_MS = 60000,
 	STORE_WAL_MIB = 4,
+	STORE_POLL_US = 300, /* so long the loop looks for a commit's end without sleeping; not after one that took longer */
+	STORE_EXPECT_US = 400, /* so long the writer looks for an append that store_expect() told of */
 	STORE_THREAD_STACK = 1 << 20,
 };
 
@@ -207,11 +209,13 @@ struct writer { /* The writer thread's own. */
 	uint64_t unsigned_since_us; /* when the first entry behind it was committed */
 	struct buffer note; /* the newest checkpoint */
 	int wal_frames; /* in the WAL since it began anew; the hook counts them */
+	bool begun; /* a transaction is open for an append that is expected */
 };
 
 /* Figures for tests and `doctor`; any thread may read them. */
 struct store_counters {
 	atomic_ullong commits, appends, entries, signed_checkpoints, wal_checkpoints, chunks, batch_appends_max;
+	atomic_ullong expected, expected_in_vain; /* times that the writer was told of an append; … and none came in time */
 	atomic_ullong page_limit; /* test hook: PRAGMA max_page_count before the next batch; 0: leave it */
 };
 
@@ -233,8 +237,11 @@ struct store {
 	/* Loop thread only. */
 	uv_loop_t *loop;
 	uv_prepare_t prepare;
+	uv_idle_t idle; /* active while the loop looks for a commit's end */
 	uv_async_t async;
 	unsigned handles_open;
+	uint64_t poll_until_us, last_commit_us; /* the latter: how long the newest one took, from its hand-over on */
+	bool may_poll; /* there is a second CPU for the thread that is waited for */
 	struct list staged_urgent, staged, staged_signs;
 	struct list returned, returned_signs, returned_reads; /* callbacks to fire */
 	unsigned depth, signs, reads; /* accepted, callback not fired yet */
@@ -244,10 +251,14 @@ struct store {
 	uv_mutex_t lock;
 	uv_cond_t work, read_work, wal_work;
 	struct list urgent, queue, sign_queue, done, done_signs, read_queue, done_reads;
-	bool stop, stop_reading, wal_wanted;
+	bool stop, stop_reading, wal_wanted, expected;
 	struct error broken;
 	/* Looked at without it. */
 	atomic_bool is_broken, wal_bulk_done;
+	atomic_bool is_handed; /* something was put into the queues */
+	atomic_bool is_done, is_polling; /* something was given back; the loop looks for that and need not be woken */
+	atomic_int loop_cpu; /* where the loop was when it told of an append */
+	atomic_int writer_cpu; /* where the writer looks for it; -1: it does not. Never both on one CPU */
 
 	uv_thread_t writer_thread, reader_thread, wal_thread;
 	struct writer writer;

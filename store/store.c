@@ -2,6 +2,7 @@
  * for store_break(). Start at store_open(); appends go on in commit.c, reads in reader.c. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -343,6 +344,29 @@ static void keep_loop_alive(struct store *store)
 		uv_unref((uv_handle_t *)&store->async);
 }
 
+static void on_idle(uv_idle_t *handle);
+
+/* The loop does not sleep for now: sleeping and being woken takes some 50 us, as much as a commit on a fast disk. Only while the
+ * writer is seen at work on another CPU; else it could be queued on this one, behind us who look for it. */
+static void start_polling(struct store *store, uint64_t now)
+{
+	int writer_cpu = atomic_load(&store->writer_cpu);
+
+	if (writer_cpu < 0 || writer_cpu == sched_getcpu() || store->last_commit_us > STORE_POLL_US)
+		return;
+	store->poll_until_us = now + STORE_POLL_US;
+	atomic_store(&store->is_polling, true);
+	uv_idle_start(&store->idle, on_idle);
+}
+
+static void stop_polling(struct store *store)
+{
+	if (!atomic_load(&store->is_polling))
+		return;
+	uv_idle_stop(&store->idle);
+	atomic_store(&store->is_polling, false);
+}
+
 static void hand_over(struct store *store)
 {
 	uint64_t now;
@@ -358,8 +382,12 @@ static void hand_over(struct store *store)
 	list_move_all(&store->urgent, &store->staged_urgent);
 	list_move_all(&store->queue, &store->staged);
 	list_move_all(&store->sign_queue, &store->staged_signs);
-	uv_cond_signal(&store->work);
+	store->expected = false;
 	uv_mutex_unlock(&store->lock);
+	start_polling(store, now); /* The writer may still be seen looking. */
+	/* Not before: the writer would wake up, find the lock taken and go to sleep once more. */
+	atomic_store(&store->is_handed, true);
+	uv_cond_signal(&store->work);
 }
 
 /* Once per turn, just before the loop sleeps: what the turn staged makes one batch, without a timer and for one lock.
@@ -394,6 +422,7 @@ static void drain(struct store *store)
 	struct list *first;
 
 	uv_mutex_lock(&store->lock); /* uv_async_send() coalesces: take all, never count. */
+	atomic_store(&store->is_done, false);
 	list_move_all(&store->returned, &store->done);
 	list_move_all(&store->returned_signs, &store->done_signs);
 	list_move_all(&store->returned_reads, &store->done_reads);
@@ -402,6 +431,7 @@ static void drain(struct store *store)
 		struct store_append *append = CONTAINER_OF(first, struct store_append, link);
 
 		store->depth--;
+		store->last_commit_us = append->committed_us > append->handed_us ? append->committed_us - append->handed_us : 0;
 		append->on_done(append);
 	}
 	while ((first = take_first(&store->returned_signs)) != NULL) {
@@ -419,13 +449,40 @@ static void drain(struct store *store)
 	tell_broken(store);
 }
 
-static void on_async(uv_async_t *handle)
+static void receive(struct store *store)
 {
-	struct store *store = handle->data;
-
 	drain(store);
 	if (!store->closing)
 		keep_loop_alive(store);
+}
+
+static void on_async(uv_async_t *handle)
+{
+	receive(handle->data);
+}
+
+/* What the writer gave back before it saw that polling has ended is taken here; from then on it wakes the loop. */
+static void on_idle(uv_idle_t *handle)
+{
+	struct store *store = handle->data;
+	bool late = store->options.now_us() >= store->poll_until_us;
+
+	if (!atomic_load(&store->is_done) && !late)
+		return;
+	stop_polling(store);
+	receive(store);
+}
+
+void store_expect(struct store *store)
+{
+	/* Whoever works already need not be woken: what comes waits for it anyway. */
+	if (!store->may_poll || store->closing || store->depth > 0)
+		return;
+	atomic_store(&store->loop_cpu, sched_getcpu());
+	uv_mutex_lock(&store->lock);
+	store->expected = true;
+	uv_mutex_unlock(&store->lock);
+	uv_cond_signal(&store->work);
 }
 
 void store_break(struct store *store, const struct error *error)
@@ -482,8 +539,8 @@ int store_read(struct store *store, struct store_read *read)
 	keep_loop_alive(store);
 	uv_mutex_lock(&store->lock);
 	list_add_last(&store->read_queue, &read->link);
-	uv_cond_signal(&store->read_work);
 	uv_mutex_unlock(&store->lock);
+	uv_cond_signal(&store->read_work); /* after the lock, as in hand_over() */
 	return 0;
 }
 
@@ -522,11 +579,19 @@ static char *path_in(const char *folder, const char *name)
 	return memory_text(path);
 }
 
+static int usable_cpus(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 static void set_options(struct store *store, const struct store_options *options)
 {
 	store->options = *options;
 	CHECK(options->now_us != NULL);
 	CHECK(options->wall_ms != NULL);
+	store->may_poll = usable_cpus() > 1;
 	if (store->options.checkpoint_entries == 0)
 		store->options.checkpoint_entries = STORE_CHECKPOINT_ENTRIES;
 	if (store->options.checkpoint_every_ms <= 0)
@@ -571,6 +636,8 @@ static struct store *new_store(const struct store_options *options)
 	for (size_t i = 0; i < COUNT_OF(lists); i++)
 		list_init(lists[i]);
 	store->lock_file = -1;
+	atomic_init(&store->loop_cpu, -1);
+	atomic_init(&store->writer_cpu, -1);
 	CHECK(uv_mutex_init(&store->lock) == 0);
 	CHECK(uv_cond_init(&store->work) == 0);
 	CHECK(uv_cond_init(&store->read_work) == 0);
@@ -590,9 +657,10 @@ static void start_threads(struct store *store, uv_loop_t *loop)
 {
 	store->loop = loop;
 	CHECK(uv_prepare_init(loop, &store->prepare) == 0);
+	CHECK(uv_idle_init(loop, &store->idle) == 0);
 	CHECK(uv_async_init(loop, &store->async, on_async) == 0);
-	store->prepare.data = store->async.data = store;
-	store->handles_open = 2;
+	store->prepare.data = store->idle.data = store->async.data = store;
+	store->handles_open = 3;
 	CHECK(uv_prepare_start(&store->prepare, on_prepare) == 0);
 	uv_unref((uv_handle_t *)&store->prepare);
 	uv_unref((uv_handle_t *)&store->async);
@@ -703,7 +771,9 @@ void store_close(struct store *store)
 	reader_close_connection(&store->reader);
 	connection_close(&store->wal_connection);
 	commit_close(store); /* The last one: SQLite copies the rest of the WAL back. */
+	stop_polling(store);
 	uv_close((uv_handle_t *)&store->prepare, on_handle_closed);
+	uv_close((uv_handle_t *)&store->idle, on_handle_closed);
 	uv_close((uv_handle_t *)&store->async, on_handle_closed);
 	signer_close(&store->signer);
 	free_parts(store); /* The struct itself goes with its last handle. */

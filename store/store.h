@@ -81,6 +81,9 @@ struct store_append {
 
 /* Return 0, or ERR_BUSY if the queue is full; the callback then never fires. */
 int store_append(struct store *store, struct store_append *append);
+/* A hint: within some hundred microseconds there will be an append. The writer wakes up and begins its transaction while the
+ * loop still works out what is in it. Nothing is wrong when none comes. */
+void store_expect(struct store *store);
 unsigned store_queue_depth(const struct store *store);
 
 /* A checkpoint over everything committed so far, signed now (or the stored one when nothing is new). */
