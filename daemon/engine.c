@@ -1033,8 +1033,8 @@ static void end_run(struct run *run)
 		engine->counts.cancelled++;
 		break;
 	}
-	log_info(LOG_ENGINE, "run=%s %s", run->id, run_status_name(run->live->state.status));
 	keep_ended(run);
+	log_info(LOG_ENGINE, "run=%s %s", run->id, run_status_name(run->live->state.status)); /* a write(): after what counts time */
 	run->stage = STAGE_IDLE;
 	free_run(run, &none); /* Watchers hear of it here. */
 	finish_messages(&decided, &none);
@@ -1070,16 +1070,16 @@ static void on_entries_committed(struct store_append *append)
 		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
 		return;
 	}
-	if (first_message(live)->kind == TRIGGER_SUBMITTED) {
-		engine->counts.created++;
-		log_info(LOG_ENGINE, "run=%s created workflow=%s/%s:%s", run->id, live->definition->namespace, live->definition->name, live->definition->version);
-	}
 	bool emitted = false;
 	for (size_t i = 0; i < append->entry_count; i++)
 		emitted |= append->entries[i].kind == ENTRY_EVENT_EMITTED;
 	apply_entries(run);
 	count_time(run);
 	bool ended = release_effects(run);
+	if (first_message(live)->kind == TRIGGER_SUBMITTED) {
+		engine->counts.created++;
+		log_info(LOG_ENGINE, "run=%s created workflow=%s/%s:%s", run->id, live->definition->namespace, live->definition->name, live->definition->version);
+	}
 	if (emitted && engine->ports.on_emitted)
 		engine->ports.on_emitted(engine->ports.arg);
 	if (engine->ports.on_committed)
