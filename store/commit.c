@@ -791,7 +791,8 @@ static int prepare_database(struct store *store, struct error *error)
 	if (descriptor < 0)
 		return error_set(error, ERR_IO, "open %s: %s", store->database_path, strerror(errno));
 	close(descriptor);
-	if (connection_open(connection, store->database_path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error) != 0)
+	wal_file_set_up();
+	if (connection_open_on(connection, WAL_FILE_LAYER, store->database_path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error) != 0)
 		return error->code;
 	snprintf(pragmas, sizeof(pragmas),
 		 "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; "

@@ -26,6 +26,7 @@ enum {
 	STORE_CHECKPOINT_ENTRIES = 256,
 	STORE_CHECKPOINT_EVERY_MS = 60000,
 	STORE_WAL_MIB = 4,
+	STORE_WAL_GATHERED_MAX = 128 << 10, /* bytes of a commit that are written to the WAL as one */
 	STORE_POLL_US = 300, /* so long the loop looks for a commit's end without sleeping; not after one that took longer */
 	STORE_EXPECT_US = 400, /* so long the writer looks for an append that store_expect() told of */
 	STORE_THREAD_STACK = 1 << 20,
@@ -66,6 +67,8 @@ struct connection {
 
 /* Once in the process, before any thread uses SQLite. */
 void connection_set_up_library(void);
+/* layer: the name of an SQLite VFS; NULL: its own. */
+int connection_open_on(struct connection *connection, const char *layer, const char *path, int flags, struct error *error);
 int connection_open(struct connection *connection, const char *path, int flags, struct error *error);
 void connection_close(struct connection *connection);
 /* "file:<path>?<query>" for SQLITE_OPEN_URI: "mode=ro", or "immutable=1" where nothing may even be locked. */
@@ -103,6 +106,12 @@ uint64_t column_number(sqlite3_stmt *statement, int index);
 const char *column_text(sqlite3_stmt *statement, int index, struct arena *arena);
 struct bytes column_bytes(sqlite3_stmt *statement, int index); /* valid until the next step */
 bool column_digest(sqlite3_stmt *statement, int index, struct digest *digest);
+
+/* --- wal_file.c --------------------------------------------------------------------------------------------------- */
+
+#define WAL_FILE_LAYER "reprise-wal"
+/* Make that layer known; any number of times. Only for connections with synchronous=FULL. */
+void wal_file_set_up(void);
 
 /* --- migrate.c ---------------------------------------------------------------------------------------------------- */
 

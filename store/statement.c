@@ -88,11 +88,16 @@ void connection_print_uri(const char *path, const char *query, struct buffer *ur
 
 int connection_open(struct connection *connection, const char *path, int flags, struct error *error)
 {
+	return connection_open_on(connection, NULL, path, flags, error);
+}
+
+int connection_open_on(struct connection *connection, const char *layer, const char *path, int flags, struct error *error)
+{
 	char cache[64];
 	int rc;
 
 	memset(connection, 0, sizeof(*connection));
-	rc = sqlite3_open_v2(path, &connection->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+	rc = sqlite3_open_v2(path, &connection->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, layer);
 	if (rc != SQLITE_OK)
 		goto fail;
 	sqlite3_busy_timeout(connection->db, STORE_BUSY_MS);
