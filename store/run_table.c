@@ -189,7 +189,8 @@ int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t 
 {
 	const char *const ways[] = {extend_sql, insert_entries_sql};
 
-	for (unsigned i = 0; i < COUNT_OF(ways); i++) {
+	/* The run's first entry is named by its own seq: there is nothing to extend yet. */
+	for (unsigned i = run == seq_first; i < COUNT_OF(ways); i++) {
 		sqlite3_stmt *statement = statement_take(connection, ways[i], error);
 
 		if (statement == NULL)
