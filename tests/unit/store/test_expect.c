@@ -161,6 +161,8 @@ START_TEST(end_while_expecting)
 		fixture_close(&f);
 	}
 	fixture_open(&f);
+	make_created(&f.arena, &entry, "r0", "one", NULL);
+	append_ok(&f, &entry, 1); /* so the writer has begun, and knows its files */
 	snprintf(path, sizeof(path), "%s/journal.db", f.folder);
 	snprintf(away, sizeof(away), "%s.away", path);
 	ck_assert_int_eq(rename(path, away), 0);
