@@ -24,30 +24,61 @@ static struct json *call_of(const struct json *value)
 	       !json_get(json_get(with, "document"), "operation") ? with : NULL;
 }
 
-/* The first of them. Tasks stand in lists, functions beside one another: all is looked at. */
-static struct json *find_call(const struct json *value)
-{
-	struct json *found = call_of(value);
+/* True: go no further. */
+typedef bool (*visit_call)(void *arg, struct json *with);
 
-	if (found)
-		return found;
-	for (size_t i = 0; json_is(value, JSON_ARRAY) && i < json_count(value) && !found; i++)
-		found = find_call(json_at(value, i));
-	for (size_t i = 0; json_is(value, JSON_OBJECT) && i < json_count(value) && !found; i++)
-		found = find_call(value->object.members[i].value);
+static bool visit_list(const struct json *list, visit_call visit, void *arg);
+
+/* The calls of a task and of the lists in it. What else it has is data, however it looks. */
+static bool visit_task(const struct json *task, visit_call visit, void *arg)
+{
+	const struct json *lists[] = {json_get(task, "do"), json_get(task, "try"), json_get(json_get(task, "catch"), "do"),
+				      json_get(json_get(task, "fork"), "branches"), json_get(json_get(task, "foreach"), "do")};
+	struct json *with = call_of(task);
+	bool stop = with && visit(arg, with);
+
+	for (size_t i = 0; i < COUNT_OF(lists) && !stop; i++)
+		stop = visit_list(lists[i], visit, arg);
+	return stop;
+}
+
+static bool visit_list(const struct json *list, visit_call visit, void *arg)
+{
+	bool stop = false;
+
+	for (size_t i = 0; json_is(list, JSON_ARRAY) && i < json_count(list) && !stop; i++)
+		for (size_t k = 0; json_is(json_at(list, i), JSON_OBJECT) && k < json_count(json_at(list, i)) && !stop; k++)
+			stop = visit_task(json_at(list, i)->object.members[k].value, visit, arg);
+	return stop;
+}
+
+static bool visit_document(const struct json *document, visit_call visit, void *arg)
+{
+	const struct json *functions = json_get(json_get(document, "use"), "functions");
+	bool stop = visit_list(json_get(document, "do"), visit, arg);
+
+	for (size_t i = 0; json_is(functions, JSON_OBJECT) && i < json_count(functions) && !stop; i++)
+		stop = visit_task(functions->object.members[i].value, visit, arg);
+	return stop;
+}
+
+static bool take_first(void *arg, struct json *with)
+{
+	*(struct json **)arg = with;
+	return true;
+}
+
+static struct json *find_call(const struct json *document)
+{
+	struct json *found = NULL;
+
+	visit_document(document, take_first, &found);
 	return found;
 }
 
 bool resources_are_missing(const struct json *document)
 {
-	return find_call(json_get(document, "do")) || find_call(json_get(json_get(document, "use"), "functions"));
-}
-
-static struct json *next_call(struct resources *r)
-{
-	struct json *call = find_call(json_get(r->result, "do"));
-
-	return call ? call : find_call(json_get(json_get(r->result, "use"), "functions"));
+	return find_call(document) != NULL;
 }
 
 static void fail(struct resources *r, const struct error *error)
@@ -63,33 +94,31 @@ static void fail(struct resources *r, const struct error *error)
 static void fetch_next(struct resources *r);
 
 struct fetched {
+	struct resources *resources;
 	const struct json *description;
 	const char *digest;
 	struct error error;
 };
 
 /* Every call that names this description gets its operation; one walk for all of them. */
-static void apply(struct resources *r, struct fetched *fetched, const struct json *value)
+static bool apply(void *arg, struct json *with)
 {
-	struct json *with = call_of(value);
+	struct fetched *fetched = arg;
+	struct resources *r = fetched->resources;
+	struct json *operation;
 
-	if (with && strcmp(endpoint_of(json_get(with, "document")), r->fetch.url) == 0) {
-		struct json *operation;
-		if (r->calls++ == RESOURCES_CALLS_MAX) {
-			error_set(&fetched->error, ERR_TOO_LARGE, "more than %d calls of openapi in one definition (RESOURCES_CALLS_MAX)", RESOURCES_CALLS_MAX);
-			return;
-		}
-		operation = openapi_operation(r->arena, fetched->description, json_get_text(with, "operationId"), r->fetch.url, &fetched->error);
-		if (!operation)
-			return;
-		json_set_text(r->arena, json_get(with, "document"), "digest", fetched->digest);
-		json_set(r->arena, json_get(with, "document"), "operation", operation);
-		return;
+	if (strcmp(endpoint_of(json_get(with, "document")), r->fetch.url) != 0)
+		return false;
+	if (r->calls++ == RESOURCES_CALLS_MAX) {
+		error_set(&fetched->error, ERR_TOO_LARGE, "more than %d calls of openapi in one definition (RESOURCES_CALLS_MAX)", RESOURCES_CALLS_MAX);
+		return true;
 	}
-	for (size_t i = 0; json_is(value, JSON_ARRAY) && i < json_count(value) && fetched->error.code == ERR_NONE; i++)
-		apply(r, fetched, json_at(value, i));
-	for (size_t i = 0; json_is(value, JSON_OBJECT) && i < json_count(value) && fetched->error.code == ERR_NONE; i++)
-		apply(r, fetched, value->object.members[i].value);
+	operation = openapi_operation(r->arena, fetched->description, json_get_text(with, "operationId"), r->fetch.url, &fetched->error);
+	if (!operation)
+		return true;
+	json_set_text(r->arena, json_get(with, "document"), "digest", fetched->digest);
+	json_set(r->arena, json_get(with, "document"), "operation", operation);
+	return false;
 }
 
 static void on_fetched(struct resource_fetch *fetch)
@@ -97,7 +126,7 @@ static void on_fetched(struct resource_fetch *fetch)
 	struct resources *r = fetch->owner;
 	struct problems problems;
 	struct error error = fetch->error;
-	struct fetched fetched = {0};
+	struct fetched fetched = {.resources = r};
 	struct digest digest;
 	char text[DIGEST_TEXT_LEN + 1];
 
@@ -112,9 +141,7 @@ static void on_fetched(struct resource_fetch *fetch)
 	digest_text(&digest, text);
 	if (error.code == ERR_NONE) {
 		fetched.digest = text;
-		apply(r, &fetched, json_get(r->result, "do"));
-		if (fetched.error.code == ERR_NONE)
-			apply(r, &fetched, json_get(json_get(r->result, "use"), "functions"));
+		visit_document(r->result, apply, &fetched);
 		error = fetched.error;
 	}
 	if (error.code != ERR_NONE)
@@ -125,7 +152,7 @@ static void on_fetched(struct resource_fetch *fetch)
 
 static void fetch_next(struct resources *r)
 {
-	struct json *with = next_call(r);
+	struct json *with = find_call(r->result);
 	struct error error = {0};
 
 	if (!with) {

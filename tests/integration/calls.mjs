@@ -177,6 +177,13 @@ await test('call: openapi asks what its operation describes, fetched once when t
 	described.info.description = 'x'.repeat(1 << 20);
 	problem(await daemon.ask('POST', '/v1/definitions', definition('too-large', many(1))), 413, /RESOURCE_BODY_MAX/);
 	delete described.info.description;
+	// A call is found wherever a task may stand; what only looks like one is data, of which nothing is fetched and which stays as it is.
+	const [one] = many(1), data = { call: 'openapi', with: { document, operationId: 'gone' } }, so_far = fetched();
+	await daemon.post('/v1/definitions', definition('calls-within', [{ d: { do: [one] } }, { t: { try: [one], catch: { do: [one] } } }, { f: { fork: { branches: [one] } } },
+		{ l: { for: { in: '.' }, do: [one] } }]), 201);
+	equal(fetched(), so_far + 1, 'one fetch for all of them');
+	equal(await completes([{ keep: { set: { list: [{ a: data }], do: [{ a: data }], data }, metadata: data } }], null), { list: [{ a: data }], do: [{ a: data }], data }, 'data');
+	equal(fetched(), so_far + 1, 'nothing is fetched for data');
 	for (const [tasks, words] of [[ask('nothing', {}), /has no operation 'nothing'/], [ask('list', { tga: 'a', id: 1, tag: 'b' }), /no parameter 'tga'/], [ask('list', { id: 1 }), /needs the parameter 'tag'/],
 		[ask('list', {}, { document: { endpoint: `${peer.url}/none.json` } }), /answered 404/], [ask('list', {}, { document: { endpoint: `${peer.url}/echo` } }), /no description in Swagger/],
 		[ask('list', {}, { document: { endpoint: 'http://192.0.2.1/api.json' } }), /http\.allow does not name it/], [ask('list', {}, { document: { endpoint: '${ .url }' } }), /plain http/]])
