@@ -73,7 +73,9 @@ struct run {
 	struct run *next; /* in its hash chain */
 	enum run_stage stage;
 	bool restarted; /* tell it so once it is loaded */
-	int64_t deadline_ms; /* 0: none */
+	int64_t deadline_ms; /* on the wall clock as it stands now; 0: none */
+	/* By how much the wall clock was set back while the run waited for something: for it that has not happened, its times go on. */
+	int64_t ahead_ms;
 	size_t heap_index; /* from 1; 0: not in the heap */
 	struct list waiting; /* in the engine's list of runs to load */
 	struct list watches; /* struct engine_watch */
@@ -102,6 +104,8 @@ struct engine {
 	struct ended_run *ended;
 	size_t ended_next;
 	struct engine_counts counts;
+	uint64_t seen_us; /* when both clocks were last looked at, and */
+	int64_t seen_ms; /* … how the wall clock stood; 0: never */
 	bool stopping;
 };
 
@@ -177,12 +181,8 @@ static void heap_put(struct engine *engine, size_t index, struct run *run)
 	run->heap_index = index;
 }
 
-static void heap_sift(struct engine *engine, size_t index, struct run *run)
+static void heap_sift_down(struct engine *engine, size_t index, struct run *run)
 {
-	while (index > 1 && engine->heap[index / 2]->deadline_ms > run->deadline_ms) {
-		heap_put(engine, index, engine->heap[index / 2]);
-		index /= 2;
-	}
 	for (size_t child; (child = index * 2) <= engine->heap_count; index = child) {
 		if (child < engine->heap_count && engine->heap[child + 1]->deadline_ms < engine->heap[child]->deadline_ms)
 			child++;
@@ -191,6 +191,15 @@ static void heap_sift(struct engine *engine, size_t index, struct run *run)
 		heap_put(engine, index, engine->heap[child]);
 	}
 	heap_put(engine, index, run);
+}
+
+static void heap_sift(struct engine *engine, size_t index, struct run *run)
+{
+	while (index > 1 && engine->heap[index / 2]->deadline_ms > run->deadline_ms) {
+		heap_put(engine, index, engine->heap[index / 2]);
+		index /= 2;
+	}
+	heap_sift_down(engine, index, run);
 }
 
 static void set_deadline(struct run *run, int64_t deadline_ms)
@@ -219,6 +228,58 @@ static void set_deadline(struct run *run, int64_t deadline_ms)
 	} else {
 		heap_sift(engine, run->heap_index, run);
 	}
+}
+
+/* --- clocks --------------------------------------------------------------------------------------------------------- */
+
+static void set_ahead(struct run *run, int64_t ahead_ms)
+{
+	if (run->deadline_ms != 0)
+		run->deadline_ms += run->ahead_ms - ahead_ms;
+	run->ahead_ms = ahead_ms;
+}
+
+/* A run that waits for a time or is being decided goes on in its own time when the clock is set back, so that what is due is neither late
+ * nor, when it has come, before its time; and its times never go backwards. It keeps what it is ahead until it waits for nothing, or the
+ * clock is set forward again. A step forward is nothing to a run that is not ahead: what is due then, is due. */
+static void notice_clock(struct engine *engine)
+{
+	uint64_t us = now_us(engine);
+	int64_t ms = wall_ms(engine), by_ms = engine->seen_ms == 0 ? 0 : ms - engine->seen_ms - (int64_t)((us - engine->seen_us) / 1000);
+	bool moved = false;
+
+	engine->seen_us = us;
+	engine->seen_ms = ms;
+	if (by_ms >= -ENGINE_CLOCK_SLACK_MS && by_ms <= ENGINE_CLOCK_SLACK_MS)
+		return; /* slowed down or sped up, as time services do, or two clocks that are read one after the other */
+	engine->counts.clock_steps++;
+	for (size_t i = 0; i < engine->slot_count; i++)
+		for (struct run *run = engine->slots[i]; run; run = run->next) {
+			int64_t ahead_ms = run->ahead_ms - by_ms;
+			bool rests = run->stage == STAGE_IDLE || (run->stage == STAGE_PARKED && list_empty(&run->waiting) && list_empty(&run->early));
+			if (by_ms < 0 && run->deadline_ms == 0 && rests)
+				continue; /* it waits for no time */
+			set_ahead(run, ahead_ms > 0 ? ahead_ms : 0);
+			moved = true;
+		}
+	for (size_t i = engine->heap_count / 2; moved && i > 0; i--) /* not all have moved by the same */
+		heap_sift_down(engine, i, engine->heap[i]);
+	if (engine->ports.on_clock_stepped)
+		engine->ports.on_clock_stepped(engine->ports.arg, by_ms);
+}
+
+/* What time it is for this run. */
+static int64_t run_time_ms(struct run *run)
+{
+	notice_clock(run->engine);
+	return wall_ms(run->engine) + run->ahead_ms;
+}
+
+/* deadline_ms: in the run's own time; 0: none. */
+static void set_due(struct run *run, int64_t deadline_ms)
+{
+	notice_clock(run->engine);
+	set_deadline(run, deadline_ms == 0 ? 0 : deadline_ms - run->ahead_ms);
 }
 
 int64_t engine_next_deadline_ms(const struct engine *engine)
@@ -838,7 +899,7 @@ static void decide(struct run *run)
 
 	decision_init(&live->decision);
 	if (live->decided_ms == 0)
-		live->decided_ms = wall_ms(engine);
+		live->decided_ms = run_time_ms(run);
 	LIST_EACH(link, &live->deciding)
 		make_trigger(run, message_at(link), &triggers[count++]);
 	workflow_decide(&live->state, triggers, count, &context, &live->decision);
@@ -1122,7 +1183,9 @@ static void run_advance(struct run *run)
 			return;
 		/* A stale trigger changed nothing: on to the next. */
 	}
-	set_deadline(run, state_next_deadline_ms(&live->state));
+	set_due(run, state_next_deadline_ms(&live->state));
+	if (run->deadline_ms == 0)
+		run->ahead_ms = 0;
 	if (may_park(run)) {
 		live_free(run);
 		run->stage = STAGE_PARKED;
@@ -1131,6 +1194,7 @@ static void run_advance(struct run *run)
 
 void engine_on_time(struct engine *engine)
 {
+	notice_clock(engine);
 	/* The clock is asked each time: were it set back in between, a deadline that is not due any more would come round for ever. */
 	while (engine->heap_count > 0 && engine->heap[1]->deadline_ms <= wall_ms(engine)) {
 		struct run *run = engine->heap[1];
@@ -1208,7 +1272,11 @@ static int rebuild(struct run *run, const struct engine_load_run *load, struct e
 	}
 	if (live->state.entry_count == 0)
 		return error_set(error, ERR_CORRUPT, "it has no entries");
-	int64_t age_ms = wall_ms(run->engine) - live->state.created_ms;
+	/* Set back while nobody looked: its times go on from the last one that is on record. */
+	int64_t last_ms = load->entries[load->entry_count - 1].time_ms, wall = wall_ms(run->engine);
+	if (state_next_deadline_ms(&live->state) != 0 && last_ms > wall + run->ahead_ms)
+		set_ahead(run, last_ms - wall);
+	int64_t age_ms = wall + run->ahead_ms - live->state.created_ms;
 	uint64_t now = now_us(run->engine);
 	live->created_us = age_ms > 0 && (uint64_t)age_ms * 1000 < now ? now - (uint64_t)age_ms * 1000 : now > 0 && age_ms > 0 ? 0 : now;
 	return 0;

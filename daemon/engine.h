@@ -5,6 +5,7 @@
  * One decision of a run is in flight at a time; further triggers wait in the run's inbox. Memory changes only after commit:
  * on_entries_committed() is the one place that folds entries in, release_effects() the one that lets effects leave.
  * A run with nothing in flight and nothing due soon is parked: memory keeps its id, its deadline and the ids of what listens for events.
+ * Deadlines are written as wall time and waited for in the time that goes by (C58): see notice_clock() in engine.c.
  *
  * Thread: the loop. New here? Read engine_submit(), then on_entries_committed() in engine.c. */
 #pragma once
@@ -20,6 +21,7 @@ enum {
 	ENGINE_ENDED_KEPT = 1000, /* ended runs whose exact timing is still in memory */
 	ENGINE_VALUE_CACHE_BYTES = 8 << 20,
 	ENGINE_RETRY_APPEND_MS = 500, /* after ERR_FULL or ERR_BUSY */
+	ENGINE_CLOCK_SLACK_MS = 100, /* what the wall clock may differ from the time that went by before it counts as set */
 	ENGINE_EVALUATION_ROUNDS_MAX = 16, /* a decision that still needs results then commits what it has (decide_context.settle) */
 };
 
@@ -101,6 +103,8 @@ struct engine_ports {
 	void (*on_emitted)(void *arg);
 	/* Something was committed for a run: wake streams and waiters of the API. May be NULL. */
 	void (*on_committed)(void *arg, const char *run_id, uint64_t seq_last, bool ended);
+	/* The wall clock was set: forward, or (negative) back. May be NULL. */
+	void (*on_clock_stepped)(void *arg, int64_t by_ms);
 	/* A run cannot go on (damaged, or its definition is gone): say it once, keep it out of the way. May be NULL. */
 	void (*on_run_failed)(void *arg, const char *run_id, const struct error *error);
 };
@@ -182,7 +186,7 @@ void engine_unwatch(struct engine_watch *watch);
 struct engine_counts {
 	uint64_t open, parked, in_flight, committing, recovered, failed;
 	uint64_t created, completed, faulted, cancelled; /* since the start */
-	uint64_t stale_triggers, entries;
+	uint64_t stale_triggers, entries, clock_steps;
 };
 void engine_counts(const struct engine *engine, struct engine_counts *counts);
 
@@ -195,7 +199,8 @@ enum engine_flight engine_step_flight(const struct engine *engine, const char *i
 /* A run that was open when the daemon went away. It is known at once (engine_run_is_open), loaded soon, and told RESTARTED. */
 void engine_recover(struct engine *engine, const char *id);
 bool engine_is_recovering(const struct engine *engine);
-/* Wall-clock time of the next thing to do; 0: nothing. Call engine_on_time() then (calling it early does nothing). */
+/* Wall-clock time of the next thing to do, as the clock stood when the engine last looked at it; 0: nothing. Wait for it on a clock that
+ * nobody sets, and call engine_on_time() then (calling it early does nothing), and now and then in between: it may have been set forward. */
 int64_t engine_next_deadline_ms(const struct engine *engine);
 void engine_on_time(struct engine *engine);
 /* No new runs, no new activities; what is decided is still committed. */

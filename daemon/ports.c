@@ -447,6 +447,34 @@ static void port_on_emitted(void *arg)
 	event_hub_wake(((struct ports *)arg)->daemon->hub);
 }
 
+/* For the record alone: nothing waits for it. */
+struct step_append {
+	struct store_append append;
+	struct entry entry;
+	struct arena arena;
+};
+
+static void on_step_noted(struct store_append *append)
+{
+	struct step_append *own = append->owner;
+
+	arena_close(&own->arena);
+	free(own);
+}
+
+static void port_on_clock_stepped(void *arg, int64_t by_ms)
+{
+	struct step_append *own = memory_zero(sizeof *own);
+
+	log_warn(LOG_ENGINE, "the wall clock was set by %lld ms; runs that wait go on in the time that goes by", (long long)by_ms);
+	arena_init(&own->arena);
+	own->entry = (struct entry){.kind = ENTRY_CLOCK_STEPPED, .data = json_object(&own->arena), .time_ms = clock_wall_ms()};
+	json_set_number(&own->arena, own->entry.data, "byMs", (double)by_ms);
+	own->append = (struct store_append){.entries = &own->entry, .entry_count = 1, .on_done = on_step_noted, .owner = own};
+	if (store_append(((struct ports *)arg)->daemon->store, &own->append) != 0)
+		on_step_noted(&own->append);
+}
+
 static void port_on_run_failed(void *arg, const char *run_id, const struct error *error)
 {
 	(void)arg;
@@ -458,7 +486,7 @@ struct engine_ports ports_for_engine(struct ports *ports)
 	return (struct engine_ports){
 		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values, .evaluate = evaluate,
 		.on_emitted = port_on_emitted, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
-		.on_committed = port_on_committed, .on_run_failed = port_on_run_failed,
+		.on_committed = port_on_committed, .on_clock_stepped = port_on_clock_stepped, .on_run_failed = port_on_run_failed,
 	};
 }
 

@@ -13,7 +13,7 @@
 
 enum {
 	PORT_RETRY_MS = 20, /* a read that the store could not take */
-	PORT_SLEEP_MAX_MS = 60000, /* the longest sleep before a deadline: the wall clock may have been set meanwhile (C58) */
+	PORT_SLEEP_MAX_MS = 60000, /* the longest sleep before a deadline: the wall clock may have been set forward meanwhile (C58) */
 };
 
 struct daemon;

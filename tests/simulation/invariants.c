@@ -150,27 +150,40 @@ static void check_retry(struct world *world, struct run_model *run, struct step_
 	step->must_retry = false;
 }
 
-static void read_time(struct world *world, const struct run_model *run, const struct entry *entry, const char *name, int64_t *ms)
+enum { LATE_US = 6000000 }; /* a disk may be full for three seconds, and what was decided before is committed only then */
+
+static void read_time(struct world *world, const struct run_model *run, const struct entry *entry, const char *name, struct timer_model *timer)
 {
 	const char *text = json_get_text(entry->data, name);
 
-	if (text && !time_parse(text, ms))
+	if (!text)
+		return;
+	if (!time_parse(text, &timer->due_ms))
 		broken(world, run, "%s has a %s that is no time", entry_kind_name(entry->kind), name);
+	int64_t left_ms = timer->due_ms - entry->time_ms;
+	timer->at_us = world->now_us + (left_ms > 0 ? (uint64_t)left_ms * 1000 : 0);
+	timer->boot = world->boot;
+	timer->steps = world->steps_forward;
 }
 
 /* Never early; and as soon as somebody is there to see it. */
 static void check_fired(struct world *world, struct run_model *run, struct step_model *step, const struct entry *entry)
 {
 	const char *timer = json_get_text(entry->data, "timer");
-	int64_t *due = !step ? &run->timeout_ms : strcmp(timer, "timeout") == 0 ? &step->timeout_ms : strcmp(timer, "attempt") == 0 ? &step->attempt_due_ms : &step->due_ms;
+	struct timer_model *due = !step ? &run->timeout : strcmp(timer, "timeout") == 0 ? &step->timeout : strcmp(timer, "attempt") == 0 ? &step->attempt_due : &step->due;
 
 	if (step && (step->ended || !step->started))
 		broken(world, run, "a timer of %s fires, but it is not under way", step->id);
-	if (*due == 0 || entry->time_ms < *due)
+	if (due->due_ms == 0 || entry->time_ms < due->due_ms)
 		broken(world, run, "timer %s of %s fires before its time, or waits for none", timer, step ? step->id : "the run");
-	*due = 0;
+	/* Whatever the wall clock went through: so much time has to go by, and not much more. */
+	if (due->steps == world->steps_forward && world->now_us + LATE_US < due->at_us)
+		broken(world, run, "timer %s of %s fires %" PRIu64 " ms before so much time has gone by", timer, step ? step->id : "the run", (due->at_us - world->now_us) / 1000);
+	if (due->boot == world->boot && world->now_us > due->at_us + LATE_US)
+		broken(world, run, "timer %s of %s fires %" PRIu64 " ms late", timer, step ? step->id : "the run", (world->now_us - due->at_us) / 1000);
+	due->due_ms = 0;
 	if (step)
-		read_time(world, run, entry, "attemptDue", &step->attempt_due_ms);
+		read_time(world, run, entry, "attemptDue", &step->attempt_due);
 	world->counters.fired++;
 }
 
@@ -210,7 +223,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		struct digest digest;
 		run->created = true;
 		check_child_created(world, run, entry);
-		read_time(world, run, entry, "timeout", &run->timeout_ms);
+		read_time(world, run, entry, "timeout", &run->timeout);
 		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
 			if (json_get_digest(entry->data, "definition", &digest) && digest_equal(&digest, &world->definitions[i]->digest))
 				run->definition = world->definitions[i];
@@ -233,9 +246,9 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		if (step->started || step->ended)
 			broken(world, run, "%s starts twice", step->id);
 		step->started = true;
-		read_time(world, run, entry, "due", &step->due_ms);
-		read_time(world, run, entry, "timeout", &step->timeout_ms);
-		read_time(world, run, entry, "attemptDue", &step->attempt_due_ms);
+		read_time(world, run, entry, "due", &step->due);
+		read_time(world, run, entry, "timeout", &step->timeout);
+		read_time(world, run, entry, "attemptDue", &step->attempt_due);
 		break;
 	case ENTRY_TASK_COMPLETED:
 	case ENTRY_TASK_FAULTED:
@@ -267,7 +280,8 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 			break;
 		}
 		/* a try: the policy is the definition's, the oracle knows it */
-		if (!time_parse(json_get_text(entry->data, "due"), &step->due_ms) || step->due_ms <= entry->time_ms)
+		read_time(world, run, entry, "due", &step->due);
+		if (step->due.due_ms <= entry->time_ms)
 			broken(world, run, "%s is tried again at no time to come", step->id);
 		world->counters.tries++;
 		break;

@@ -36,6 +36,12 @@ bool random_chance(struct random *random, unsigned per_mille);
 
 /* --- what is known of a run, from committed entries alone --------------------------------------------------------- */
 
+struct timer_model {
+	int64_t due_ms; /* as it is written; 0: none */
+	uint64_t at_us; /* when that much time will have gone by */
+	unsigned boot, steps; /* when it was set: the engine's life, and how often the clock had been set forward */
+};
+
 struct step_model {
 	struct step_model *next;
 	char *id;
@@ -48,7 +54,7 @@ struct step_model {
 	unsigned failures, allowed;
 	int64_t floor_ms, cap_ms, after_ms;
 	bool must_retry;
-	int64_t due_ms, timeout_ms, attempt_due_ms; /* what it waits for */
+	struct timer_model due, timeout, attempt_due; /* what it waits for */
 	uint64_t ended_us;
 };
 
@@ -57,7 +63,7 @@ struct run_model {
 	const struct definition *definition; /* the one it was created with */
 	bool created, acknowledged, ended, broken;
 	enum entry_kind ended_by;
-	int64_t timeout_ms;
+	struct timer_model timeout;
 	const struct run_model *parent; /* NULL: it is no child */
 	char *parent_step;
 	bool is_awaited;
@@ -148,6 +154,9 @@ struct world {
 	struct engine *engine;
 	struct children children;
 	unsigned boot;
+	int64_t armed_ms; /* the deadline that the world sleeps until, and when that is: as daemon/ports.c does it */
+	uint64_t armed_us;
+	unsigned steps_forward;
 	bool stopping, faults, full, first_failure_done;
 	struct journal journal;
 	struct list attempts;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_MIN = 6, RUNS_MAX = 12, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300 };
+enum { RUNS_MIN = 6, RUNS_MAX = 12, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300, SLEEP_MAX_MS = 60000 };
 
 static const int64_t wall_start_ms = 1790000000000; /* September 2026 */
 
@@ -149,6 +149,7 @@ static void start_engine(struct world *world)
 	const struct children_ports children = {.arg = world, .look = journal_look, .now_us = port_now_us, .wall_ms = port_wall_ms};
 
 	world->boot++;
+	world->armed_ms = 0;
 	world->stopping = false;
 	children_init(&world->children, &children);
 	world->engine = world->children.engine = engine_new(&config, &ports);
@@ -216,7 +217,9 @@ static void on_clock_step(struct world *world, void *arg)
 	if (!world->faults)
 		return;
 	int64_t step = (int64_t)random_between(&world->random, 10, random_chance(&world->random, 300) ? 3600000 : 5000);
-	world->wall_offset_ms += random_chance(&world->random, 500) ? step : -step;
+	bool forward = random_chance(&world->random, 500);
+	world->wall_offset_ms += forward ? step : -step;
+	world->steps_forward += forward;
 	world->counters.steps_clock++;
 }
 
@@ -467,7 +470,7 @@ static void plan_faults(struct world *world)
 	for (uint64_t i = random_below(random, 3); i > 0; i--)
 		world_at(world, random_below(random, FAULTS_UNTIL_US / 3), false, on_stop, NULL);
 	for (uint64_t i = random_below(random, 4); i > 0; i--)
-		world_at(world, random_below(random, FAULTS_UNTIL_US), false, on_clock_step, NULL);
+		world_at(world, random_below(random, FAULTS_UNTIL_US / 3), false, on_clock_step, NULL);
 	for (uint64_t i = random_below(random, 3); i > 0; i--)
 		world_at(world, random_below(random, ARRIVALS_US), false, on_full, NULL);
 	world_at(world, FAULTS_UNTIL_US, false, on_faults_end, NULL);
@@ -481,16 +484,21 @@ static bool step(struct world *world)
 
 	while (world->event_count > 0 && (!world->events[0].fire || (world->events[0].boot != 0 && world->events[0].boot != world->boot)))
 		take_event(world);
-	if (deadline_ms != 0) {
+	if (deadline_ms != world->armed_ms) { /* it sleeps in time that goes by, as daemon/ports.c */
 		int64_t left_ms = deadline_ms - world_wall_ms(world);
-		deadline_us = left_ms > 0 ? (world->now_us / 1000 + (uint64_t)left_ms) * 1000 : world->now_us;
+		left_ms = left_ms < 0 ? 0 : left_ms > SLEEP_MAX_MS ? SLEEP_MAX_MS : left_ms;
+		world->armed_ms = deadline_ms;
+		world->armed_us = left_ms > 0 ? (world->now_us / 1000 + (uint64_t)left_ms) * 1000 : world->now_us;
 	}
+	if (deadline_ms != 0)
+		deadline_us = world->armed_us < world->now_us ? world->now_us : world->armed_us;
 	if (world->event_count == 0 && deadline_ms == 0)
 		return false;
 	if (++world->counters.events > WORLD_EVENTS_MAX)
 		broken(world, NULL, "it does not come to rest within %d events", WORLD_EVENTS_MAX);
 	if (world->event_count == 0 || deadline_us <= world->events[0].at_us) {
 		world->now_us = deadline_us;
+		world->armed_ms = 0;
 		engine_on_time(world->engine);
 		if (engine_next_deadline_ms(world->engine) != 0 && engine_next_deadline_ms(world->engine) <= world_wall_ms(world))
 			broken(world, NULL, "the engine leaves a deadline that has passed");

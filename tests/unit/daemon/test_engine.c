@@ -1,0 +1,269 @@
+/* The engine's clocks (C58), to the millisecond: deadlines are wall time, waiting is not. The store commits what it is given at once when
+ * the test says so; everything else of the engine runs in tests/simulation. */
+#include <check.h>
+#include <string.h>
+
+#include "daemon/engine.h"
+#include "tests/unit/base/suite.h"
+#include "workflow/base/check.h"
+#include "workflow/base/time.h"
+
+enum { SECOND = 1000, HOUR = 3600 * 1000 };
+
+static const int64_t start_ms = 1790000000000;
+
+struct fixture {
+	struct engine *engine;
+	struct definition *definition;
+	uint64_t gone_ms; /* since the start, as it goes by */
+	int64_t set_ms; /* by how much the wall clock was set */
+	uint64_t seq;
+	char fired[256]; /* times of timer.fired since the start, in seconds */
+	int64_t stepped_ms;
+	unsigned steps;
+	struct entry entries[32]; /* of the run, for a load */
+	size_t entry_count;
+	struct arena arena;
+	unsigned ended;
+};
+
+static uint64_t now_us(void *arg)
+{
+	return (1000 + ((struct fixture *)arg)->gone_ms) * 1000;
+}
+
+static int64_t wall_ms(void *arg)
+{
+	const struct fixture *f = arg;
+
+	return start_ms + (int64_t)f->gone_ms + f->set_ms;
+}
+
+static struct store_append *waiting;
+
+static int take_append(void *arg, struct store_append *append)
+{
+	(void)arg;
+	ck_assert_ptr_null(waiting);
+	waiting = append;
+	return 0;
+}
+
+static void commit(struct fixture *f)
+{
+	while (waiting) {
+		struct store_append *append = waiting;
+		waiting = NULL;
+		for (size_t i = 0; i < append->entry_count; i++) {
+			struct entry *entry = (struct entry *)&append->entries[i];
+			entry->seq = ++f->seq;
+			if (entry->kind == ENTRY_TIMER_FIRED)
+				snprintf(f->fired + strlen(f->fired), sizeof f->fired - strlen(f->fired), "%s@%lld ", json_get_text(entry->data, "timer"),
+					 (long long)((entry->time_ms - start_ms) / SECOND));
+			ck_assert_uint_lt(f->entry_count, COUNT_OF(f->entries));
+			struct entry *kept = &f->entries[f->entry_count++];
+			*kept = *entry;
+			kept->data = json_copy(&f->arena, entry->data);
+			for (size_t k = 0; k < entry->value_count; k++)
+				kept->values[k].bytes = arena_bytes(&f->arena, entry->values[k].bytes);
+		}
+		append->error = (struct error){0};
+		append->on_done(append);
+	}
+}
+
+static void load_run(void *arg, struct engine_load_run *load)
+{
+	struct fixture *f = arg;
+
+	arena_init(&load->arena);
+	load->entries = f->entries;
+	load->entry_count = f->entry_count;
+	load->document = json_print_arena(f->definition->document, &load->arena);
+	load->on_done(load);
+}
+
+static void on_committed(void *arg, const char *run_id, uint64_t seq_last, bool ended)
+{
+	(void)run_id;
+	(void)seq_last;
+	((struct fixture *)arg)->ended += ended;
+}
+
+static void on_stepped(void *arg, int64_t by_ms)
+{
+	struct fixture *f = arg;
+
+	f->steps++;
+	f->stepped_ms = by_ms;
+}
+
+static void on_submitted(struct engine_submit *submit)
+{
+	ck_assert_int_eq(submit->error.code, ERR_NONE);
+}
+
+static void start(struct fixture *f, int64_t park_after_ms)
+{
+	const struct engine_ports ports = {.arg = f, .now_us = now_us, .wall_ms = wall_ms, .append = take_append, .load_run = load_run, .on_committed = on_committed,
+					   .on_clock_stepped = on_stepped};
+
+	f->engine = engine_new(&(struct engine_config){.origin = "test", .daemon_version = "1", .park_after_ms = park_after_ms}, &ports);
+}
+
+static void fixture_open(struct fixture *f, const char *tasks, int64_t park_after_ms)
+{
+	struct problems problems;
+	static struct engine_submit submit;
+	struct error error = {0};
+
+	memset(f, 0, sizeof *f);
+	arena_init(&f->arena);
+	problems_init(&problems);
+	f->definition = definition_load(bytes_text(arena_printf(&f->arena, "{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"test\",\"name\":\"it\",\"version\":\"1.0.0\"},\"do\":%s}", tasks)),
+					TEXT_JSON, &problems);
+	ck_assert_msg(f->definition != NULL, "%s", problems.count ? problems.items[0].message : "");
+	problems_close(&problems);
+	start(f, park_after_ms);
+	submit = (struct engine_submit){.definition = f->definition, .id = "r", .input = BYTES_OF("null"), .received_us = now_us(f), .on_done = on_submitted};
+	ck_assert_int_eq(engine_submit(f->engine, &submit, &error), 0);
+	commit(f);
+}
+
+static void fixture_close(struct fixture *f)
+{
+	engine_free(f->engine);
+	definition_free(f->definition);
+	arena_close(&f->arena);
+}
+
+/* Time goes by; the engine is asked now and then, and when what it waits for is due. */
+static void go_on(struct fixture *f, uint64_t ms)
+{
+	f->gone_ms += ms;
+	engine_on_time(f->engine);
+	commit(f);
+}
+
+static const char wait_ten[] = "[{\"w\":{\"wait\":{\"seconds\":10}}}]";
+
+/* Set back by an hour while it waits: the wait takes its ten seconds all the same, and not one millisecond less. The journal's times go on. */
+START_TEST(set_back)
+{
+	for (int park = 0; park < 2; park++) {
+		struct fixture f;
+
+		fixture_open(&f, wait_ten, park ? 0 : -1);
+		go_on(&f, 3 * SECOND);
+		f.set_ms = -HOUR;
+		go_on(&f, 6 * SECOND + 999);
+		ck_assert_str_eq(f.fired, "");
+		ck_assert_int_eq(engine_next_deadline_ms(f.engine), wall_ms(&f) + 1);
+		go_on(&f, 1);
+		ck_assert_str_eq(f.fired, "wait@10 ");
+		ck_assert_uint_eq(f.ended, 1);
+		ck_assert_uint_eq(f.steps, 1);
+		ck_assert_int_eq(f.stepped_ms, -HOUR);
+		fixture_close(&f);
+	}
+}
+END_TEST
+
+/* Set forward past what it waits for: due as soon as that is noticed. */
+START_TEST(set_forward)
+{
+	struct fixture f;
+
+	fixture_open(&f, wait_ten, -1);
+	f.set_ms = 9 * SECOND;
+	go_on(&f, 999);
+	ck_assert_str_eq(f.fired, "");
+	go_on(&f, 1);
+	ck_assert_str_eq(f.fired, "wait@10 ");
+	ck_assert_int_eq(f.stepped_ms, 9 * SECOND);
+	fixture_close(&f);
+}
+END_TEST
+
+/* Back and forth: nothing happened in the end. What was set forward again is no longer ahead. */
+START_TEST(back_and_forth)
+{
+	struct fixture f;
+
+	fixture_open(&f, wait_ten, -1);
+	f.set_ms = -HOUR;
+	go_on(&f, SECOND);
+	f.set_ms = 0;
+	go_on(&f, SECOND);
+	ck_assert_uint_eq(f.steps, 2);
+	ck_assert_int_eq(engine_next_deadline_ms(f.engine), start_ms + 10 * SECOND);
+	go_on(&f, 8 * SECOND - 1);
+	ck_assert_str_eq(f.fired, "");
+	go_on(&f, 1);
+	ck_assert_str_eq(f.fired, "wait@10 ");
+	fixture_close(&f);
+}
+END_TEST
+
+/* A run lives in one time as long as it waits: what it begins after the step does not end before what began before, and each wait is whole. */
+START_TEST(several_waits)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"branches\":[{\"a\":{\"wait\":{\"seconds\":10}}},{\"b\":{\"do\":[{\"c\":{\"wait\":{\"seconds\":2}}},{\"d\":{\"wait\":{\"seconds\":4}}}]}}]}}}]", -1);
+	f.set_ms = -HOUR;
+	go_on(&f, 2 * SECOND);
+	ck_assert_str_eq(f.fired, "wait@2 ");
+	go_on(&f, 4 * SECOND - 1);
+	ck_assert_str_eq(f.fired, "wait@2 ");
+	go_on(&f, 1);
+	ck_assert_str_eq(f.fired, "wait@2 wait@6 ");
+	f.set_ms = -2 * HOUR;
+	go_on(&f, 4 * SECOND - 1);
+	ck_assert_str_eq(f.fired, "wait@2 wait@6 ");
+	go_on(&f, 1);
+	ck_assert_str_eq(f.fired, "wait@2 wait@6 wait@10 ");
+	fixture_close(&f);
+}
+END_TEST
+
+/* Set back while the daemon was away: nobody knows by how much, but the run's times go on from the last one on record. */
+START_TEST(set_back_unseen)
+{
+	struct fixture f;
+
+	fixture_open(&f, wait_ten, -1);
+	go_on(&f, 3 * SECOND);
+	engine_drop(f.engine);
+	f.set_ms = -HOUR;
+	start(&f, -1);
+	engine_recover(f.engine, "r");
+	commit(&f);
+	go_on(&f, 10 * SECOND - 1);
+	ck_assert_str_eq(f.fired, "");
+	go_on(&f, 1);
+	ck_assert_str_eq(f.fired, "wait@10 ");
+	fixture_close(&f);
+}
+END_TEST
+
+/* Slowed down or sped up by less than ENGINE_CLOCK_SLACK_MS between two looks: not a step. */
+START_TEST(slewed)
+{
+	struct fixture f;
+
+	fixture_open(&f, wait_ten, -1);
+	for (int i = 1; i <= 9; i++) {
+		f.set_ms = -i * ENGINE_CLOCK_SLACK_MS;
+		go_on(&f, SECOND);
+	}
+	ck_assert_uint_eq(f.steps, 0);
+	f.set_ms -= ENGINE_CLOCK_SLACK_MS + 1;
+	go_on(&f, 1);
+	ck_assert_uint_eq(f.steps, 1);
+	fixture_close(&f);
+}
+END_TEST
+
+SUITE_NO_ABORTS
+SUITE_MAIN("daemon-engine", set_back, set_forward, back_and_forth, several_waits, set_back_unseen, slewed)
