@@ -43,6 +43,12 @@ static void on_submitted(struct deciding *d)
 	struct value *start = decide_apply_transform(d, &s, &definition->root->input, "input", &flaw);
 	if (d->decision->need_count > 0)
 		return;
+	struct scope_context started = {.d = d, .task = definition->root, .path = path, .input = start, .raw_input = s.input};
+	struct error error = {0};
+	int64_t timeout_ms = 0;
+	bool good = !start || decide_read_duration(d, &started, definition->timeout, &timeout_ms, &error);
+	if (d->decision->need_count > 0)
+		return;
 	struct entry *entry = decide_new_entry(d, ENTRY_RUN_CREATED);
 	struct json *workflow = json_object(d->arena);
 
@@ -60,14 +66,12 @@ static void on_submitted(struct deciding *d)
 		json_set(d->arena, entry->data, "parent", json_copy(d->arena, trigger->parent));
 	if (start && start != s.input)
 		decide_name_value(d, entry, "start", start);
-	if (definition->timeout) {
-		struct error error = {0};
-		int64_t timeout_ms;
-		CHECK(duration_read(definition->timeout, &timeout_ms, &error) == 0); /* the loader takes no expression here */
+	if (definition->timeout && start && good)
 		decide_set_time(d, entry, "timeout", trigger->wall_ms + timeout_ms);
-	}
 	decide_emit(d, entry);
-	if (start)
+	if (!good)
+		decide_fault_run(d, decide_error_json(d, "https://serverlessworkflow.io/spec/1.0.0/errors/expression", 400, "Expression failed", error.message, "/timeout", NULL));
+	else if (start)
 		decide_push(d, definition->root, false, path, 0);
 	else
 		decide_fault_run(d, decide_flaw_json(d, &flaw, "/input"));

@@ -76,7 +76,7 @@ static const struct json *scope_get(void *context, const char *name)
 	}
 	if (strcmp(name, "workflow") == 0) {
 		bool created = d->draft.entry_count > 0; /* else this is the workflow's own input.from */
-		const struct json *input = decide_value_json(d, created ? d->draft.input : s->input);
+		const struct json *input = decide_value_json(d, created ? d->draft.input : s->raw_input ? s->raw_input : s->input);
 		if (!input)
 			return NULL;
 		json_set_text(d->arena, json, "id", created ? d->draft.id : d->trigger->run_id);

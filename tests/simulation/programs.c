@@ -667,7 +667,7 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 	json_set(arena, use, "timeouts", timeouts);
 	if (number == 2 && random_chance(p.random, 300)) {
 		struct json *timeout = json_object(arena);
-		json_set_text(arena, timeout, "after", "PT8S");
+		json_set_text(arena, timeout, "after", random_chance(p.random, 500) ? "PT8S" : "${ $workflow.input.pause }");
 		json_set(arena, program, "timeout", timeout);
 	}
 	json_set(arena, program, "use", use);

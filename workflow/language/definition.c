@@ -1323,12 +1323,46 @@ static void read_use(struct checker *checker, const struct json *use)
 	checker->function_errors = checker->problems->errors - found;
 }
 
+/* Of the workflow: evaluated once, when a run starts. There is no task then, and nothing was exported. */
+static const struct json *read_root_timeout(struct checker *checker, const struct json *document)
+{
+	const char *kept[CHECKER_VARIABLES_MAX];
+	const struct json *timeout;
+
+	memcpy(kept, checker->variables, sizeof kept);
+	for (size_t i = 0; i < checker->variable_count; i++)
+		if (strcmp(checker->variables[i], "context") == 0 || strcmp(checker->variables[i], "task") == 0)
+			checker->variables[i] = ""; /* No expression speaks of it. */
+	timeout = read_timeout(checker, document);
+	memcpy(checker->variables, kept, sizeof kept);
+	return timeout;
+}
+
+/* `evaluate`: there is one language and one mode, which may be written out. The pointer stands at it. */
+static void check_evaluate(struct checker *checker, const struct json *evaluate)
+{
+	static const struct key keys[] = {{"language", KEY_OPTIONAL, NULL}, {"mode", KEY_OPTIONAL, NULL}};
+	static const char *const words[] = {"jq", "strict"}, *const hints[] = {"expressions are jq", "write '${ … }' around each expression"};
+
+	if (!checker_type(checker, evaluate, JSON_OBJECT, false))
+		return;
+	checker_keys(checker, evaluate, keys, COUNT_OF(keys), "'evaluate'");
+	for (size_t i = 0; i < COUNT_OF(keys); i++) {
+		const struct json *value = json_get(evaluate, keys[i].name);
+		size_t len = checker_enter(checker, keys[i].name);
+
+		if (value && checker_type(checker, value, JSON_STRING, false) && strcmp(value->string.text, words[i]) != 0)
+			checker_fail(checker, hints[i], "%s '%.40s' %s", keys[i].name, value->string.text, later);
+		checker_leave(checker, len);
+	}
+}
+
 static void read_root(struct checker *checker, const struct json *document)
 {
 	static const struct key keys[] = {
 		{"document", KEY_REQUIRED, "document: {dsl: '1.0.3', namespace: …, name: …, version: '1.0.0'}"}, {"do", KEY_REQUIRED, NULL},
 		{"input", KEY_OPTIONAL, NULL}, {"use", KEY_OPTIONAL, NULL}, {"timeout", KEY_OPTIONAL, NULL}, {"output", KEY_OPTIONAL, NULL},
-		{"schedule", KEY_OPTIONAL, NULL}, {"evaluate", KEY_LATER, NULL},
+		{"schedule", KEY_OPTIONAL, NULL}, {"evaluate", KEY_OPTIONAL, NULL},
 	};
 	struct definition *definition = checker->definition;
 	size_t len;
@@ -1350,12 +1384,12 @@ static void read_root(struct checker *checker, const struct json *document)
 		read_use(checker, json_get(document, "use"));
 		checker_leave(checker, len);
 	}
-	definition->timeout = read_timeout(checker, document);
-	if (definition->timeout && checker_is_expression(definition->timeout)) {
-		len = checker_enter(checker, "timeout");
-		checker_fail(checker, "a duration: {hours: 1} or PT1H", "the workflow's own timeout cannot be an expression %s", later);
+	if (json_get(document, "evaluate")) {
+		len = checker_enter(checker, "evaluate");
+		check_evaluate(checker, json_get(document, "evaluate"));
 		checker_leave(checker, len);
 	}
+	definition->timeout = read_root_timeout(checker, document);
 	read_transform(checker, &definition->root->input, document, "input", (const char *const[]){"context", "input", "task"}, 3);
 	read_transform(checker, &definition->root->output, document, "output", (const char *const[]){"input", "task"}, 2);
 	if (json_get(document, "do")) {

@@ -389,6 +389,49 @@ START_TEST(cancel_while_waiting)
 }
 END_TEST
 
+/* The workflow's own timeout may be an expression: of the run's input as the tasks get it, once, at the start. */
+START_TEST(timeout_of_the_input)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"w\":{\"wait\":\"PT1H\"}}],\"timeout\":{\"after\":\"${ .limit }\"},\"input\":{\"from\":{\"limit\":\"${ .l }\",\"raw\":\"${ $workflow.input }\"}},"
+			 "\"evaluate\":{\"language\":\"jq\",\"mode\":\"strict\"}");
+	fixture_submit(&f, "{\"l\":{\"minutes\":2}}");
+	ck_assert_int_eq(f.state.timeout_ms, f.wall_ms + 120000);
+	f.wall_ms += 119999;
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	ck_assert_int_eq(f.state.status, RUN_RUNNING);
+	f.wall_ms += 1;
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "\"status\":408"));
+	fixture_close(&f);
+
+	/* $workflow.input is the raw one, also here. */
+	fixture_open(&f, "[{\"w\":{\"wait\":\"PT1H\"}}],\"timeout\":{\"after\":\"${ $workflow.input.l }\"},\"input\":{\"from\":{\"other\":1}}");
+	fixture_submit(&f, "{\"l\":\"PT3S\"}");
+	ck_assert_int_eq(f.state.timeout_ms, f.wall_ms + 3000);
+	fixture_close(&f);
+}
+END_TEST
+
+/* What gives no duration faults the run, which says where; the run is there all the same. */
+START_TEST(timeout_that_is_none)
+{
+	static const char *const inputs[] = {"{\"l\":5}", "{}", "{\"l\":{\"weeks\":1}}"};
+
+	for (size_t i = 0; i < COUNT_OF(inputs); i++) {
+		struct fixture f;
+		fixture_open(&f, "[{\"w\":{\"wait\":\"PT1H\"}}],\"timeout\":{\"after\":\"${ .l }\"}");
+		fixture_submit(&f, inputs[i]);
+		ck_assert_str_eq(fixture_said(&f), "run.created, run.faulted");
+		ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "\"instance\":\"/timeout\""));
+		ck_assert_int_eq(f.state.timeout_ms, 0);
+		fixture_close(&f);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("try");
@@ -407,6 +450,8 @@ int main(void)
 	tcase_add_test(tests, workflow_timeout);
 	tcase_add_test(tests, loops_inside_a_try);
 	tcase_add_test(tests, cancel_while_waiting);
+	tcase_add_test(tests, timeout_of_the_input);
+	tcase_add_test(tests, timeout_that_is_none);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
