@@ -275,10 +275,9 @@ static int64_t run_time_ms(struct run *run)
 	return wall_ms(run->engine) + run->ahead_ms;
 }
 
-/* deadline_ms: in the run's own time; 0: none. */
+/* deadline_ms: in the run's own time; 0: none. What happened to the clock was noticed while the run was still at work. */
 static void set_due(struct run *run, int64_t deadline_ms)
 {
-	notice_clock(run->engine);
 	set_deadline(run, deadline_ms == 0 ? 0 : deadline_ms - run->ahead_ms);
 }
 
@@ -956,6 +955,7 @@ static void on_values_loaded(struct engine_load_values *load)
 	struct engine *engine = run->engine;
 
 	CHECK(run->stage == STAGE_LOADING_VALUES);
+	notice_clock(engine);
 	engine->loading--;
 	if (load->error.code != ERR_NONE) {
 		struct error error = load->error;
@@ -1109,6 +1109,7 @@ static void on_entries_committed(struct store_append *append)
 	struct engine *engine = run->engine;
 
 	CHECK(run->stage == STAGE_COMMITTING);
+	notice_clock(engine);
 	engine->counts.committing--;
 	if (append->error.code != ERR_NONE) {
 		struct error error = append->error;
@@ -1288,6 +1289,7 @@ static void on_run_loaded(struct engine_load_run *load)
 	struct engine *engine = run->engine;
 	struct error error = {0};
 
+	notice_clock(engine);
 	engine->loading--;
 	run->load = NULL;
 	if (load->error.code == ERR_BUSY) { /* the reader's queue is full */

@@ -514,7 +514,8 @@ static void on_prepare(uv_prepare_t *prepare)
 	struct ports *ports = prepare->data;
 	int64_t due_ms = ports->daemon->engine ? engine_next_deadline_ms(ports->daemon->engine) : 0;
 
-	if (due_ms == ports->armed_ms)
+	/* Past what it sleeps for already: the clock was set forward. What came to wait since then must not wait for that. */
+	if (due_ms == ports->armed_ms && (due_ms == 0 || due_ms > clock_wall_ms()))
 		return;
 	ports->armed_ms = due_ms;
 	if (due_ms == 0) {

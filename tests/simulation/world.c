@@ -484,7 +484,7 @@ static bool step(struct world *world)
 
 	while (world->event_count > 0 && (!world->events[0].fire || (world->events[0].boot != 0 && world->events[0].boot != world->boot)))
 		take_event(world);
-	if (deadline_ms != world->armed_ms) { /* it sleeps in time that goes by, as daemon/ports.c */
+	if (deadline_ms != world->armed_ms || (deadline_ms != 0 && deadline_ms <= world_wall_ms(world))) { /* it sleeps in time that goes by, as daemon/ports.c */
 		int64_t left_ms = deadline_ms - world_wall_ms(world);
 		left_ms = left_ms < 0 ? 0 : left_ms > SLEEP_MAX_MS ? SLEEP_MAX_MS : left_ms;
 		world->armed_ms = deadline_ms;

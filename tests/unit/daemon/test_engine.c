@@ -247,6 +247,25 @@ START_TEST(set_back_unseen)
 }
 END_TEST
 
+/* Set back between a decision and its commit: what it decided to wait for is waited for from the decision on. */
+START_TEST(set_back_while_committing)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{\"wait\":{\"seconds\":1}}},{\"b\":{\"wait\":{\"seconds\":10}}}]", -1);
+	f.gone_ms += SECOND;
+	engine_on_time(f.engine);
+	f.set_ms = -HOUR;
+	f.gone_ms += 3 * SECOND;
+	commit(&f);
+	go_on(&f, 7 * SECOND - 1);
+	ck_assert_str_eq(f.fired, "wait@1 ");
+	go_on(&f, 1);
+	ck_assert_str_eq(f.fired, "wait@1 wait@11 ");
+	fixture_close(&f);
+}
+END_TEST
+
 /* Slowed down or sped up by less than ENGINE_CLOCK_SLACK_MS between two looks: not a step. */
 START_TEST(slewed)
 {
@@ -266,4 +285,4 @@ START_TEST(slewed)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("daemon-engine", set_back, set_forward, back_and_forth, several_waits, set_back_unseen, slewed)
+SUITE_MAIN("daemon-engine", set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
