@@ -297,7 +297,7 @@ static void events_work(struct store_reader *reader, struct store_read *read)
 	for (size_t i = 0, before = arena->used; i < count; i++) {
 		if (api_cloud_events(reader, arena, &entries[i], store_origin(own->daemon->store), list, &read->error) != 0)
 			return;
-		if (arena->used - before > API_EVENTS_BYTES_MAX) {
+		if (arena->used - before > API_EVENTS_BYTES_MAX || json_count(list) >= args->limit) { /* those of one entry are not split */
 			next = entries[i].seq + 1;
 			break;
 		}

@@ -29,9 +29,12 @@ struct feed {
 	struct list link;
 };
 
+/* seq: where a client that has had this one goes on behind; 0: it goes on where it was, for more of the same entry follows. */
 static void add_event(struct feed *feed, uint64_t seq, const char *name, const struct json *data)
 {
-	buffer_printf(&feed->text, "id: %" PRIu64 "\nevent: %s\ndata: ", seq, name);
+	if (seq != 0)
+		buffer_printf(&feed->text, "id: %" PRIu64 "\n", seq);
+	buffer_printf(&feed->text, "event: %s\ndata: ", name);
 	json_print(data, &feed->text);
 	buffer_add_text(&feed->text, "\n\n");
 }
@@ -96,10 +99,9 @@ static void read_events(struct store_reader *reader, struct store_read *read)
 		struct json *list = json_array(&read->arena);
 		if (api_cloud_events(reader, &read->arena, &entries[i], store_origin(feed->feeds->daemon->store), list, &read->error) != 0)
 			return;
-		/* All of one entry have its seq as their id, so a client that resumes behind it has had them all. */
 		for (size_t k = 0; k < json_count(list); k++) {
 			const char *type = json_get_text(json_at(list, k), "type");
-			add_event(feed, entries[i].seq, type ? type : "event", json_at(list, k));
+			add_event(feed, k + 1 == json_count(list) ? entries[i].seq : 0, type ? type : "event", json_at(list, k));
 		}
 		next = i + 1 < count && feed->text.len >= FEED_PAGE_BYTES ? entries[i].seq + 1 : next;
 	}

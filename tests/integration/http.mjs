@@ -209,7 +209,8 @@ await test('a run is submitted, waited for, shown and listed', async () => {
 	const whole = (await get(daemon, '/v1/runs/first?include=all')).json;
 	equal([whole.input, whole.output, whole.labels, whole.facts], [{ n: 1 }, { x: 1 }, { team: 'a' }, []], 'values');
 	equal(whole.tasks.map(task => [task.name, task.reference, task.status]), [['a', '/do/0/a', 'completed']], 'tasks');
-	check(whole.events.length === 3 && whole.events.every(event => event.specversion === '1.0'), 'events');
+	equal(whole.events.map(event => event.type.replace('io.serverlessworkflow.', '')), ['workflow.started.v1', 'task.created.v1', 'task.started.v1', 'task.completed.v1', 'workflow.completed.v1'], 'events');
+	check(whole.events.every(event => event.specversion === '1.0'), 'CloudEvents');
 	equal((await get(daemon, '/v1/runs/first?include=output')).json.input, undefined, 'only what was asked for');
 	problem(await get(daemon, '/v1/runs/first?include=outputs'), 400, 'outputs', 'unknown include');
 	problem(await get(daemon, '/v1/runs/nobody'), 404, 'nobody', 'unknown run');
@@ -554,7 +555,7 @@ await test('feeds of facts and events are live, resume, and give each once', asy
 	equal(events[6].data.value.subject, 'Newco', 'then the new one');
 	equal(events.map(event => event.id), events.map(event => event.data.seq), 'ids are places');
 	const page = (await get(daemon, '/v1/events?limit=5')).json;
-	check(page.events.length === 5 && page.events.every(event => event.specversion === '1.0' && event.type && event.source && event.id), JSON.stringify(page));
+	check(page.events.length >= 5 && page.events.length <= 7 && page.events.every(event => event.specversion === '1.0' && event.type && event.source && event.id), JSON.stringify(page));
 	const all = [];
 	for (let after = 0;;) {
 		const next = (await get(daemon, `/v1/events?after=${after}&limit=20`)).json;
@@ -566,6 +567,9 @@ await test('feeds of facts and events are live, resume, and give each once', asy
 	equal(new Set(all.map(event => event.id)).size, all.length, 'each once');
 	const streamed = await stream(daemon, '/v1/events', got => got.length >= all.length);
 	equal(streamed.events.map(event => event.data.id), all.map(event => event.id), 'the stream gives the same');
+	/* Several events of one entry: only the last says where to go on, so that a client cut off between them has them all again. */
+	equal(streamed.events.filter(event => Number.isNaN(event.id)).map(event => event.data.id.replace(/^\d+-/, '')),
+		all.filter(event => /-/.test(event.id)).map(event => event.id.replace(/^\d+-/, '')), 'no id between');
 });
 
 await test('silent streams get a comment now and then, and there is a limit of streams', async () => {
@@ -605,7 +609,7 @@ await test('a stream whose client does not read is not filled without end, and l
 					seen.push(Number(match[1]));
 				text = text.slice(end);
 			}
-			if (seen.length >= 60 * 202) { socket.destroy(); done(seen); }
+			if (seen.length >= 60 * 202) { /* one id for each entry */ socket.destroy(); done(seen); }
 		});
 		socket.pause();
 		socket.write(`GET /v1/events?after=${start_} HTTP/1.0\r\nAccept: text/event-stream\r\n\r\n`);
