@@ -5,6 +5,7 @@
  *   decide_flow.c         going on: sequences, loops, forks
  *   decide_tasks.c        beginning one task, by kind
  *   decide_faults.c       how things end: completion, faults, try and catch
+ *   decide_listen.c       an event for a listen
  *   decide_facts.c        a candidate becomes a signed fact
  *   decide_expressions.c  expressions and data flow
  *   decide_values.c       entries and the values they name
@@ -373,6 +374,9 @@ static void decide_trigger(struct deciding *d)
 		break;
 	case TRIGGER_CANCEL:
 		on_cancel(d);
+		break;
+	case TRIGGER_EVENT:
+		decide_on_event(d);
 		break;
 	}
 	decide_run_queue(d);

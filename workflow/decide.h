@@ -14,6 +14,7 @@ enum {
 	DECISION_NEEDS_MAX = 100000,
 	DECISION_EVALUATIONS_MAX = 256, /* results asked for at once; the rest is asked for in the next round */
 	DECISION_RESULTS_BYTES_MAX = 16 << 20, /* of results, between one entry and the next */
+	LISTEN_EVENTS_MAX = 10000, /* events in the output of one listen */
 	DECISION_VALUE_MAX = 16 << 20, /* bytes of a value that a decision makes: they are printed and hashed on the loop */
 };
 
@@ -24,6 +25,7 @@ enum trigger_kind {
 	TRIGGER_ACTIVITY_DONE,
 	TRIGGER_DEADLINE, /* state_next_deadline_ms() has passed */
 	TRIGGER_CANCEL,
+	TRIGGER_EVENT, /* for a listen that waits; one that is not for it gives an empty decision */
 };
 
 /* How an attempt ended. Everything borrowed. The meaning of each member is activity.h's. */
@@ -55,6 +57,9 @@ struct trigger {
 	const char *step_id;
 	unsigned attempt;
 	const struct outcome *outcome;
+	/* EVENT, and step_id */
+	struct bytes event; /* the canonical envelope */
+	uint64_t event_seq;
 	/* CANCEL */
 	const char *reason; /* or NULL */
 	bool kill;
@@ -114,6 +119,7 @@ struct result_source {
 struct decide_context {
 	const char *origin; /* of the log: goes into statements */
 	const char *daemon_version;
+	int64_t event_window_ms; /* how far before its start a listener's events may be */
 	struct value_source values;
 	struct result_source recorded;
 	/* Evaluations are needed again and again: decide as far as one can without, and ask to be continued after that commit. So a chain

@@ -6,6 +6,7 @@
 
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
+#include "workflow/language/consumption.h"
 #include "workflow/language/duration.h"
 #include "workflow/language/expression.h"
 #include "workflow/language/json_schema.h"
@@ -34,15 +35,20 @@ static const struct json *scoped_variable(const struct scope_context *s, const c
 	if (s->caught && strcmp(name, s->task->catch->as) == 0)
 		return s->caught;
 	for (const struct task *at = s->inside ? s->inside : s->task, *around; (around = at->parent) != NULL; at = around) {
-		const struct instance *instance = around->kind == TASK_FOR || around->kind == TASK_TRY ?
+		const struct instance *instance = task_is_loop(around) || around->kind == TASK_TRY ?
 							  state_find(&d->draft, around, false, s->path, around->loop_depth) : NULL;
 		if (around->kind == TASK_TRY && at->in_handler && strcmp(name, around->catch->as) == 0)
 			return instance && instance->error ? decide_value_json(d, instance->error) : NULL;
-		if (around->kind != TASK_FOR)
+		if (!task_is_loop(around))
 			continue;
 		uint64_t index = s->path[around->loop_depth];
 		if (strcmp(name, around->at) == 0)
 			return json_number(d->arena, (double)index);
+		if (strcmp(name, around->each) == 0 && around->kind == TASK_LISTEN) {
+			const struct instance *body = state_find(&d->draft, around, true, s->path, around->loop_depth + 1);
+			const struct json *event = body && body->items ? decide_value_json(d, body->items) : NULL;
+			return event ? event_read(d->arena, event, (enum event_reading)around->listen->reading) : NULL;
+		}
 		if (strcmp(name, around->each) == 0) {
 			const struct json *items = instance && instance->items ? decide_value_json(d, instance->items) : NULL;
 			return items ? json_at(items, index) : NULL;
@@ -58,8 +64,10 @@ static const struct json *scope_get(void *context, const char *name)
 	struct deciding *d = s->d;
 	bool known = false;
 
-	if (s->caught && strcmp(name, ".") == 0)
-		return s->caught;
+	if (strcmp(name, ".") == 0 && s->listener)
+		return decide_events_so_far(d, s->listener, s->self);
+	if (strcmp(name, ".") == 0 && (s->self || s->caught))
+		return s->self ? s->self : s->caught;
 	if (strcmp(name, ".") == 0)
 		return decide_value_json(d, s->input);
 	if (strcmp(name, "input") == 0)
@@ -248,7 +256,7 @@ fail:
 struct value *decide_find_raw_input(const struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count)
 {
 	const struct task *parent = task->parent;
-	bool is_body = parent->kind == TASK_FOR;
+	bool is_body = task_is_loop(parent);
 	const struct instance *list = state_find(&d->draft, parent, is_body, path, path_count);
 	const struct instance *loop = is_body ? state_find(&d->draft, parent, false, path, path_count - 1) : NULL;
 

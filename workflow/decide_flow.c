@@ -107,7 +107,7 @@ static void run_sequence(struct deciding *d, const struct place *from, bool begi
 			decide_push_parent(d, at.task, at.path, at.path_count);
 			return;
 		}
-		at.is_body = at.task->parent->kind == TASK_FOR;
+		at.is_body = task_is_loop(at.task->parent);
 		at.task = at.task->parent;
 	}
 }
@@ -122,10 +122,10 @@ static const struct json *collect_outputs(struct deciding *d, const struct insta
 	for (uint64_t i = 0; i < loop->item_count; i++) {
 		path[loop->path_count] = i;
 		const struct instance *body = state_find(&d->draft, loop->task, true, path, (size_t)loop->path_count + 1);
-		CHECK(loop->task->body.count == 0 || (body && body->output));
+		CHECK((loop->task->body.count == 0 && loop->task->kind == TASK_FOR) || (body && body->output));
 		const struct json *output = decide_value_json(d, body ? body->output : loop->input);
 		if (output && d->decision->need_count == 0)
-			json_add(d->arena, outputs, (struct json *)output);
+			json_add(d->arena, outputs, (struct json *)(loop->task->kind == TASK_LISTEN ? decide_listen_output(d, loop->task, output) : output));
 	}
 	return d->decision->need_count == 0 ? outputs : NULL;
 }
@@ -166,10 +166,10 @@ static void run_loop(struct deciding *d, const struct place *at)
 		run_sequence(d, &body, true);
 		/* An iteration that could not even begin (values to load, a fault) has stopped everything. */
 	}
-	if (loop->live_count > 0)
+	if (loop->live_count > 0 || (task->kind == TASK_LISTEN && !loop->satisfied))
 		return;
 	struct value *output;
-	if (task->concurrency == 0) {
+	if (task_is_chained(task)) {
 		output = loop->current ? loop->current : loop->input;
 	} else {
 		const struct json *outputs = collect_outputs(d, loop);
@@ -184,7 +184,7 @@ static void run_loop(struct deciding *d, const struct place *at)
 	}
 	if (!decide_complete_task(d, task, at->path, at->path_count, NULL, output, NULL))
 		return;
-	decide_push(d, task->parent, task->parent->kind == TASK_FOR, at->path, at->path_count);
+	decide_push_parent(d, task, at->path, at->path_count);
 }
 
 /* The outputs of all branches, in the order of declaration. NULL: some have to be loaded first. */
@@ -247,7 +247,7 @@ void decide_run_queue(struct deciding *d)
 {
 	while (d->queue_head < d->queue_tail && !decide_stopped(d)) {
 		struct place place = d->queue[d->queue_head++];
-		if (place.task->kind == TASK_FOR && !place.is_body)
+		if (task_is_loop(place.task) && !place.is_body)
 			run_loop(d, &place);
 		else if (place.task->kind == TASK_FORK)
 			run_fork(d, &place);
@@ -261,7 +261,7 @@ void decide_push_all(struct deciding *d)
 	LIST_EACH(link, &d->base->live) {
 		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
 		enum task_kind kind = instance->task->kind;
-		bool is_loop = (kind == TASK_FOR && !instance->is_body) || kind == TASK_FORK, is_list = kind == TASK_DO || kind == TASK_TRY || instance->is_body;
+		bool is_loop = (task_is_loop(instance->task) && !instance->is_body) || kind == TASK_FORK, is_list = kind == TASK_DO || kind == TASK_TRY || instance->is_body;
 		if (instance->phase == INSTANCE_STARTED && (is_loop || (is_list && !instance->child_live)))
 			decide_push(d, instance->task, instance->is_body, instance->path, instance->path_count);
 	}
@@ -269,5 +269,5 @@ void decide_push_all(struct deciding *d)
 
 void decide_push_parent(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count)
 {
-	decide_push(d, task->parent, task->parent->kind == TASK_FOR, path, path_count);
+	decide_push(d, task->parent, task_is_loop(task->parent), path, path_count);
 }

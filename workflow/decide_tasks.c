@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "workflow/base/check.h"
+#include "workflow/language/cloud_event.h"
 #include "workflow/language/expression.h"
 
 void decide_start_attempt(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, uint64_t execution, unsigned attempt,
@@ -155,6 +157,63 @@ static struct entry *begin_task(struct deciding *d, const struct scope_context *
 	return entry;
 }
 
+/* `source` and `dataschema` may be URI templates, filled from the input's members like an endpoint (dsl.md 1.3). */
+static int fill_uris(struct deciding *d, const struct scope_context *s, struct json *with, struct error *error)
+{
+	static const char *const uris[] = {"source", "dataschema"};
+
+	for (size_t i = 0; i < COUNT_OF(uris); i++) {
+		const char *template = json_get_text(s->task->emit, uris[i]), *filled;
+		const struct json *values;
+		struct bytes expression;
+
+		if (!template || !strchr(template, '{') || expression_unwrap(template, &expression))
+			continue;
+		values = decide_value_json(d, s->input);
+		if (!values || uri_template_eval(d->arena, template, values, &filled, error) != 0)
+			return values ? error->code : ERR_NOT_FOUND;
+		json_set_text(d->arena, with, uris[i], filled);
+	}
+	return 0;
+}
+
+/* `emit`: one decision says that the event is out and that the task is done. Its id is that of the step, so that it is the same event however
+ * often it is decided. D13: the event is the output. False: it has faulted, or values have to be loaded first. */
+static bool emit_event(struct deciding *d, struct scope_context *s)
+{
+	const struct definition *definition = d->draft.definition;
+	struct error error = {0};
+	const struct json *evaluated = decide_evaluate(d, s, s->task->emit, NULL, &error);
+	struct json *with = json_object(d->arena);
+	struct cloud_event event;
+	char id[DIGEST_HEX_LEN + 1];
+	uint64_t execution = state_next_execution(&d->draft, s->task, s->path, s->path_count);
+	const char *step = decide_step_text(d, s->task, s->path, s->path_count, execution, id);
+
+	for (size_t i = 0; evaluated && i < evaluated->object.count; i++) /* shared: they may be large */
+		json_set(d->arena, with, evaluated->object.members[i].name, evaluated->object.members[i].value);
+	struct cloud_event_defaults defaults = {
+		.id = id,
+		.source = arena_printf(d->arena, "https://%s/%s/%s/%s", d->context->origin, definition->namespace, definition->name, definition->version),
+		.time_ms = d->trigger->wall_ms,
+	};
+	if (!evaluated || fill_uris(d, s, with, &error) != 0 || cloud_event_make(d->arena, with, &defaults, &event, &error) != 0) {
+		if (d->decision->need_count == 0)
+			decide_fault_expression(d, s->task, s->path, s->path_count, &error);
+		return false;
+	}
+	struct value *value = decide_make_bounded(d, event.envelope, &error);
+	if (!value) {
+		decide_fault_expression(d, s->task, s->path, s->path_count, &error);
+		return false;
+	}
+	struct entry *entry = decide_new_step_entry(d, ENTRY_EVENT_EMITTED, step);
+	json_set_digest(d->arena, entry->data, "key", &event.key);
+	entry_add_value(d->arena, entry, "event", value->bytes); /* always carried: the table of events is made of these entries alone */
+	decide_emit(d, entry);
+	return decide_complete_task(d, s->task, s->path, s->path_count, s->input, state_find_value(&d->draft, &value->digest), NULL);
+}
+
 void decide_set_attempt_end(struct deciding *d, struct entry *entry, const struct retry *retry, int64_t attempt_ms, int64_t until_ms)
 {
 	int64_t due_ms = retry && retry->attempt_duration ? d->trigger->wall_ms + attempt_ms : 0;
@@ -246,6 +305,14 @@ enum flow decide_start_task(struct deciding *d, const struct task *task, const u
 		}
 		struct entry *entry = begin_task(d, &s, timeout_ms);
 		decide_set_time(d, entry, "due", d->trigger->wall_ms + wait_ms);
+		decide_emit(d, entry);
+		return FLOW_WAIT;
+	}
+	case TASK_EMIT:
+		return emit_event(d, &s) ? FLOW_NEXT : FLOW_WAIT;
+	case TASK_LISTEN: {
+		struct entry *entry = begin_task(d, &s, timeout_ms);
+		decide_set_time(d, entry, "since", d->trigger->wall_ms - d->context->event_window_ms);
 		decide_emit(d, entry);
 		return FLOW_WAIT;
 	}

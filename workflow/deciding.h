@@ -56,6 +56,8 @@ struct scope_context {
 	struct value *transformed; /* $input; NULL: the same */
 	struct value *raw_input, *raw_output; /* of $task; NULL: the input is what the list around it holds, the output is not there yet */
 	struct value *output; /* $output */
+	const struct json *self; /* what "." is instead of the input; NULL: it is the input */
+	const struct instance *listener; /* of `until`: "." is the array of its events so far and of `self`; made when it is asked for */
 };
 
 /* Why a value could not pass. */
@@ -160,6 +162,15 @@ void decide_run_queue(struct deciding *d);
 /* Every place at which something could go on: after a restart, and after a decision that stopped at its limit. */
 void decide_push_all(struct deciding *d);
 void decide_push_parent(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count);
+
+/* --- decide_listen.c --- */
+
+/* TRIGGER_EVENT. */
+void decide_on_event(struct deciding *d);
+/* "." of `until`. NULL: some events have to be loaded first. */
+const struct json *decide_events_so_far(struct deciding *d, const struct instance *listener, const struct json *event);
+/* What an iteration of a listen adds to its output: that of its foreach, or the event as it is read. */
+const struct json *decide_listen_output(struct deciding *d, const struct task *listen, const struct json *output);
 
 /* --- decide_facts.c --- */
 

@@ -26,7 +26,7 @@
  * run.killed          runId, reason?, record?
  * run.suspended       runId, reason?                     run.resumed      runId
  * task.started        runId, stepId, input, items? (for: how many)       values: input, for: the array
- *                     for: also `in`, the digest of the array; wait: `due`; with a timeout: `timeout`, when it is over;
+ *                     for: also `in`, the digest of the array; wait: `due`; listen: `since`, its events are not older; with a timeout: `timeout`, when it is over;
  *                     try: attemptDue?, retryUntil? (the limits of its first attempt and of all)
  * task.completed      runId, stepId, input? (pure tasks, never started), output, context? (what it exported), raw?
  * task.faulted        runId, stepId, error, raw?
@@ -45,7 +45,8 @@
  * timer.fired         runId, timer (wait, retry, attempt or timeout), stepId? (absent: the run's timeout), attemptDue? (retry)
  * event.received      event, key                         value: the canonical envelope; key: cloud_event_key()
  * event.emitted       runId, stepId, event, key          the same of an `emit`
- * event.consumed      runId, stepId, event, eventSeq, filter …   of a `listen`; value: the envelope again, so that a run has all that its replay needs
+ * event.consumed      runId, stepId, event, eventSeq, filter, until?, iteration?, last?, correlation?   of a `listen`; value: the envelope again, so that a run
+ *                     has all that its replay needs. filter: of `to`, or of its `until` strategy; iteration: of foreach; last: no further event is wanted
  * events.forgotten    before                             events below this seq are no longer known: neither as duplicates nor to new listeners
  * sink.advanced       sink, position                     the sink has all events of the journal up to this seq
  * schedule.ticked     schedule, due, runId, by? (operator: it was not due), zone? (digest of the zone's rules), eventSeq? (the last event of it)

@@ -8,6 +8,7 @@
 
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
+#include "workflow/language/consumption.h"
 
 enum { TABLE_SLOTS_MIN = 16, STATE_TEXT_MAX = 1 << 30 /* bytes of what state_digest() hashes */ };
 
@@ -269,6 +270,7 @@ static void release_values(struct state *state, struct instance *instance)
 	set_value(state, &instance->items, NULL);
 	set_value(state, &instance->with, NULL);
 	set_value(state, &instance->error, NULL);
+	set_value(state, &instance->correlation, NULL);
 }
 
 static void free_instance(struct state *state, struct instance *instance)
@@ -302,7 +304,7 @@ static bool parent_key(const struct task *task, bool is_body, size_t path_count,
 	if (!task->parent)
 		return false;
 	*parent = task->parent;
-	*parent_is_body = task->parent->kind == TASK_FOR;
+	*parent_is_body = task_is_loop(task->parent);
 	*parent_count = path_count;
 	return true;
 }
@@ -323,7 +325,7 @@ static const struct instance *find_loop(const struct state *state, const struct 
 {
 	do
 		task = task->parent;
-	while (task && task->kind != TASK_FOR);
+	while (task && !task_is_loop(task));
 	return task ? state_find(state, task, false, path, task->loop_depth) : NULL;
 }
 
@@ -343,7 +345,7 @@ static void count_execution(struct state *state, struct instance *instance, uint
 	const struct instance *loop = find_loop(state, instance->task, instance->path);
 	uint64_t scope = loop ? loop->execution : 0;
 
-	if (instance->task->kind == TASK_FOR) {
+	if (task_is_loop(instance->task)) {
 		if (instance->execution == 0 || instance->scope != scope)
 			instance->used = loop ? loop->floor : 0;
 		instance->floor = instance->used;
@@ -417,6 +419,8 @@ void state_draft(struct state *draft, const struct state *base, struct arena *ar
 	draft->instance_slots = draft->instance_count = 0;
 	draft->values = NULL;
 	draft->value_slots = draft->value_count = 0;
+	draft->consumed = NULL;
+	draft->consumed_count = draft->consumed_cap = 0;
 	list_init(&draft->live);
 }
 
@@ -429,6 +433,7 @@ void state_close(struct state *state)
 	set_value(state, &state->output, NULL);
 	set_value(state, &state->error, NULL);
 	set_value(state, &state->context, NULL);
+	set_value(state, &state->emitted, NULL);
 	for (size_t i = 0; i < state->value_slots; i++)
 		for (struct value *value = state->values[i], *next; value; value = next) {
 			next = value->next;
@@ -439,7 +444,37 @@ void state_close(struct state *state)
 	free(state->values);
 	free(state->parent_run);
 	free(state->parent_step);
+	free(state->consumed);
 	*state = (struct state){0};
+}
+
+bool state_has_consumed(const struct state *state, uint64_t event_seq)
+{
+	for (const struct state *at = state; at; at = at->base)
+		for (size_t i = 0; i < at->consumed_count; i++)
+			if (at->consumed[i] == event_seq)
+				return true;
+	return false;
+}
+
+/* The older half is forgotten at once when there are too many: all of a draft's are fewer than that. */
+static void remember_consumed(struct state *state, uint64_t event_seq)
+{
+	if (state->base) {
+		state->consumed = arena_grow(state->arena, state->consumed, state->consumed_count, &state->consumed_cap, sizeof *state->consumed);
+	} else if (state->consumed_count == STATE_EVENTS_REMEMBERED_MAX) {
+		state->consumed_count /= 2;
+		memmove(state->consumed, state->consumed + (STATE_EVENTS_REMEMBERED_MAX - state->consumed_count), state->consumed_count * sizeof *state->consumed);
+	} else if (state->consumed_count == state->consumed_cap) {
+		state->consumed_cap = state->consumed_cap ? state->consumed_cap * 2 : TABLE_SLOTS_MIN;
+		state->consumed = memory_resize(state->consumed, state->consumed_cap * sizeof *state->consumed);
+	}
+	state->consumed[state->consumed_count++] = event_seq;
+}
+
+bool instance_listens(const struct instance *instance)
+{
+	return !instance->is_body && instance->task->kind == TASK_LISTEN && instance->phase == INSTANCE_BACKING_OFF;
 }
 
 const struct task_list *state_list(const struct instance *sequence)
@@ -491,6 +526,7 @@ bool state_ends_wait(const struct state *state, const struct entry *entry, int64
 	case ENTRY_ATTEMPT_FAILED:
 	case ENTRY_TASK_FAULTED:
 	case ENTRY_TASK_CANCELLED:
+	case ENTRY_EVENT_CONSUMED:
 		break;
 	default:
 		return false;
@@ -563,7 +599,8 @@ static struct instance *edit_sequence(struct state *state, const struct task *ta
 }
 
 /* A task of the sequence has its output: move on to where `then` says; the end of its list ends an iteration. */
-static void advance_sequence(struct state *state, struct instance *sequence, const struct task *task, struct value *output, const struct then *then)
+static void advance_sequence(struct state *state, struct instance *sequence, const struct task *task, struct value *output, const struct then *then,
+			     int64_t time_ms)
 {
 	switch (then->kind) {
 	case THEN_CONTINUE:
@@ -586,14 +623,23 @@ static void advance_sequence(struct state *state, struct instance *sequence, con
 	CHECK(loop != NULL);
 	loop->done_count++;
 	loop->live_count--;
-	if (loop->task->concurrency == 0) {
-		set_value(state, &loop->current, output); /* chained: the next iteration's input */
+	if (task_is_chained(loop->task)) {
+		set_value(state, &loop->current, output); /* the next iteration's input */
 		loop->exited = then->kind == THEN_EXIT;
 	} else {
 		set_value(state, &sequence->output, output);
 	}
 	set_phase(state, sequence, INSTANCE_COMPLETED);
+	struct value *event = NULL; /* of a listen; its `until` may ask for all of them */
+	if (loop->task->kind == TASK_LISTEN && loop->task->listen->to->until)
+		set_value(state, &event, sequence->items);
 	release_values(state, sequence);
+	set_value(state, &sequence->items, event);
+	set_value(state, &event, NULL);
+	if (loop->task->kind == TASK_LISTEN && !loop->satisfied) {
+		loop->waits_since_ms = time_ms;
+		set_phase(state, loop, INSTANCE_BACKING_OFF);
+	}
 }
 
 /* data.then, which only says what the definition has: its own, or that of a case. False: something else. */
@@ -654,7 +700,8 @@ static bool read_time(const struct entry *entry, const char *name, int64_t *ms)
 static bool read_times(const struct entry *entry, struct instance *instance)
 {
 	return read_time(entry, "due", &instance->due_ms) && read_time(entry, "timeout", &instance->timeout_ms) &&
-	       read_time(entry, "attemptDue", &instance->attempt_due_ms) && read_time(entry, "retryUntil", &instance->retry_until_ms);
+	       read_time(entry, "attemptDue", &instance->attempt_due_ms) && read_time(entry, "retryUntil", &instance->retry_until_ms) &&
+	       read_time(entry, "since", &instance->since_ms);
 }
 
 /* A try begins its list, or its handler's, with its own input. */
@@ -742,6 +789,8 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		instance->item_count = instance->next_iteration = instance->done_count = instance->live_count = 0;
 		instance->in_handler = false;
 		instance->winner = 0;
+		instance->last_seq = instance->met = instance->until_met = 0;
+		instance->satisfied = false;
 		if (!read_times(entry, instance))
 			return corrupt(state, entry, "a time that is none", error);
 		instance->start_seq = entry->seq;
@@ -757,7 +806,7 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 				instance->item_count = (uint64_t)json_get_number(entry->data, "items", 0);
 			}
 			instance->waits_since_ms = entry->time_ms;
-			set_phase(state, instance, task->kind == TASK_WAIT ? INSTANCE_BACKING_OFF : INSTANCE_STARTED);
+			set_phase(state, instance, task->kind == TASK_WAIT || task->kind == TASK_LISTEN ? INSTANCE_BACKING_OFF : INSTANCE_STARTED);
 			return 0;
 		}
 	} else if (entry->kind == ENTRY_TASK_STARTED || entry->kind == ENTRY_TASK_SKIPPED) {
@@ -793,8 +842,9 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 			}
 			set_value(state, &instance->output, output);
 		} else if (then.kind != THEN_END) { /* else nothing goes on: run.completed follows */
-			advance_sequence(state, sequence, task, output, &then);
+			advance_sequence(state, sequence, task, output, &then, entry->time_ms);
 		}
+		set_value(state, &state->emitted, NULL);
 		release_values(state, instance);
 		set_value(state, &held_output, NULL);
 		set_value(state, &held_context, NULL);
@@ -806,6 +856,7 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 			release_holder(state, task, id.iterations, id.iteration_count);
 		instance->in_flight = false;
 		set_phase(state, instance, entry->kind == ENTRY_TASK_FAULTED ? INSTANCE_FAULTED : INSTANCE_CANCELLED);
+		set_value(state, &state->emitted, NULL);
 		release_values(state, instance);
 		return 0;
 	case ENTRY_TASK_RETRYING: {
@@ -873,6 +924,58 @@ static int apply_attempt(struct state *state, const struct entry *entry, struct 
 		CHECK(!"an attempt entry");
 		return 0;
 	}
+}
+
+/* An event that a listener took: one more iteration, or one event less that its `until` waits for. */
+static int apply_consumed(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
+{
+	struct step_id id;
+	const struct task *task = step_task(state, entry, arena, &id);
+	struct instance *instance = task ? edit(state, task, false, id.iterations, id.iteration_count) : NULL;
+	double seq = json_get_number(entry->data, "eventSeq", 0), filter = json_get_number(entry->data, "filter", -1);
+	bool is_until = json_get_boolean(entry->data, "until", false);
+	struct value *event = take_value(state, entry, "event"), *held = NULL;
+	uint64_t path[STATE_LOOP_DEPTH_MAX + 1];
+
+	if (!instance || !instance_listens(instance) || instance->execution != id.execution)
+		return corrupt(state, entry, "no listen waits for an event here", error);
+	if (!event || filter < 0 || filter >= EVENT_FILTERS_MAX || seq <= (double)instance->last_seq)
+		return corrupt(state, entry, "no event, no such filter, or an event before the last one", error);
+	set_value(state, &held, event);
+	instance->last_seq = (uint64_t)seq;
+	*(is_until ? &instance->until_met : &instance->met) |= UINT64_C(1) << (unsigned)filter;
+	instance->satisfied = json_get_boolean(entry->data, "last", false);
+	if (json_get(entry->data, "correlation"))
+		set_value(state, &instance->correlation, take_value(state, entry, "correlation"));
+	remember_consumed(state, instance->last_seq);
+	bool begins = !is_until && task->body.count > 0; /* an iteration of its foreach */
+	if (!is_until) {
+		memcpy(path, id.iterations, id.iteration_count * sizeof *path);
+		path[id.iteration_count] = instance->item_count++;
+		struct instance *body = edit_or_add(state, task, true, path, id.iteration_count + 1);
+		body->execution = begins ? 0 : instance->execution; /* 0: its first entry is still to come */
+		set_value(state, &body->items, event);
+		set_value(state, &body->output, begins ? NULL : event);
+		set_phase(state, body, begins ? INSTANCE_NONE : INSTANCE_COMPLETED);
+		instance->next_iteration += !begins;
+		instance->done_count += !begins;
+	}
+	instance->waits_since_ms = entry->time_ms;
+	set_phase(state, instance, begins || instance->satisfied ? INSTANCE_STARTED : INSTANCE_BACKING_OFF);
+	set_value(state, &held, NULL);
+	return 0;
+}
+
+static int apply_emitted(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
+{
+	struct step_id id;
+	const struct task *task = step_task(state, entry, arena, &id);
+	struct value *event = take_value(state, entry, "event");
+
+	if (!task || task->kind != TASK_EMIT || !event)
+		return corrupt(state, entry, "no emit, or no event", error);
+	set_value(state, &state->emitted, event); /* mostly the task's output as well */
+	return 0;
 }
 
 static int apply_created(struct state *state, const struct entry *entry, struct error *error)
@@ -952,8 +1055,8 @@ static void forget_list(struct state *state, const struct task_list *list, uint6
 		struct instance *instance = find_own(state, child, false, path, path_count);
 		if (!instance)
 			continue;
-		if (child->kind == TASK_FOR)
-			forget_iterations(state, child, path, path_count, 0, instance->next_iteration);
+		if (task_is_loop(child))
+			forget_iterations(state, child, path, path_count, 0, child->kind == TASK_LISTEN ? instance->item_count : instance->next_iteration);
 		else
 			forget_list(state, &child->body, path, path_count);
 		forget_list(state, &child->handler, path, path_count);
@@ -982,24 +1085,24 @@ static void forget_finished(struct state *state, const struct entry *entry, stru
 	if (state->base || !task)
 		return;
 	memcpy(path, id.iterations, id.iteration_count * sizeof *path);
-	if (task->kind == TASK_FOR) {
+	if (task_is_loop(task)) {
 		struct instance *instance = find_own(state, task, false, path, id.iteration_count);
-		bool whole = entry->kind == ENTRY_TASK_COMPLETED && task->concurrency == 0; /* chained: each is forgotten when it ends */
+		bool whole = entry->kind == ENTRY_TASK_COMPLETED && task_is_chained(task); /* each is forgotten when it ends */
 		if (instance && !whole)
-			forget_iterations(state, task, path, id.iteration_count, 0, instance->next_iteration);
+			forget_iterations(state, task, path, id.iteration_count, 0, task->kind == TASK_LISTEN ? instance->item_count : instance->next_iteration);
 	}
 	for (size_t i = 0; task->kind == TASK_FORK && i < task->body.count; i++) {
 		struct instance *branch = find_own(state, task->body.tasks[i], false, path, id.iteration_count);
 		if (branch)
 			set_value(state, &branch->output, NULL);
 	}
-	if (task->parent->kind != TASK_FOR)
+	if (!task_is_loop(task->parent))
 		return;
 	struct instance *body = find_own(state, task->parent, true, path, id.iteration_count);
 	if (!body || body->phase != INSTANCE_COMPLETED)
 		return;
 	forget_list(state, &task->parent->body, path, id.iteration_count);
-	if (task->parent->concurrency == 0)
+	if (task_is_chained(task->parent))
 		free_instance(state, body);
 }
 
@@ -1053,6 +1156,12 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	}
 	case ENTRY_TIMER_FIRED:
 		rc = apply_timer(state, entry, &arena, error);
+		break;
+	case ENTRY_EVENT_EMITTED:
+		rc = apply_emitted(state, entry, &arena, error);
+		break;
+	case ENTRY_EVENT_CONSUMED:
+		rc = apply_consumed(state, entry, &arena, error);
 		break;
 	case ENTRY_TIMER_SET:
 	case ENTRY_EVENT_EMITTED:
@@ -1118,6 +1227,10 @@ struct digest state_digest(const struct state *state)
 	print_value(&out, "context", state->context);
 	buffer_printf(&out, " facts=%" PRIu64 "/%" PRIu64 "\n", state->fact_count, state->rejected_count);
 
+	for (size_t i = 0; i < state->consumed_count; i++)
+		buffer_printf(&out, " %" PRIu64, state->consumed[i]);
+	buffer_printf(&out, "\n");
+
 	/* Hash order depends on addresses: sort the lines. */
 	char **lines = arena_alloc(&arena, (state->instance_count + 1) * sizeof *lines);
 	for (size_t slot = 0; slot < state->instance_slots; slot++)
@@ -1143,6 +1256,9 @@ struct digest state_digest(const struct state *state)
 			print_value(&line, "current", instance->current);
 			print_value(&line, "items", instance->items);
 			print_value(&line, "with", instance->with);
+			buffer_printf(&line, " since=%" PRId64 " last=%" PRIu64 " met=%" PRIx64 "/%" PRIx64 " satisfied=%d", instance->since_ms, instance->last_seq, instance->met,
+				      instance->until_met, instance->satisfied);
+			print_value(&line, "correlation", instance->correlation);
 			CHECK(!line.overflow);
 			lines[count++] = arena_text(&arena, buffer_text(&line));
 			buffer_close(&line);

@@ -13,7 +13,11 @@
 #include "workflow/entry.h"
 #include "workflow/language/definition.h"
 
-enum { STATE_LOOP_DEPTH_MAX = STEP_LOOPS_MAX };
+enum {
+	STATE_LOOP_DEPTH_MAX = STEP_LOOPS_MAX,
+	/* Events that a run remembers to have consumed, so that no later listener of it gets one of them from before it began: the last ones. */
+	STATE_EVENTS_REMEMBERED_MAX = 10000,
+};
 _Static_assert((int)STATE_LOOP_DEPTH_MAX == (int)DEFINITION_LOOPS_MAX, "every path that a definition can have fits");
 
 /* A value of the run. Small ones are here in full; larger ones are known by digest and place and loaded when needed. */
@@ -32,7 +36,7 @@ const char *run_status_name(enum run_status status);
 bool run_status_ended(enum run_status status);
 
 /* A do or for whose children are under way is STARTED, as is a call whose attempt is. What waits for a time only is BACKING_OFF: a call or a
- * try before its next attempt, and a `wait`.
+ * try before its next attempt, and a `wait`; and a `listen` that waits for an event.
  *
  *   started ─▶ completed      started ─▶ backing_off ─▶ started
  *   started ─▶ faulted        started, backing_off ─▶ cancelled          (nothing) ─▶ completed, skipped, faulted: pure tasks */
@@ -62,12 +66,20 @@ struct instance {
 				* exported; NULL: as around it */
 	struct value *current; /* output of the task before the cursor; a chained for: of the iteration before */
 
-	/* for */
+	/* for: all of them; an iteration of a listen: the event that it is for, as long as something may ask for it */
 	struct value *items;
+	/* listen: item_count events have been consumed that belong to its output, each an iteration */
 	uint64_t item_count, next_iteration, done_count, live_count;
 	/* fork: next_iteration is the next branch to start */
 	size_t winner; /* the branch that completed first, counted from 1; 0: none yet */
 	bool exited; /* chained: an iteration said `exit` (D8), no further one begins */
+
+	/* listen: see struct event_progress */
+	int64_t since_ms; /* events before that are none of its */
+	uint64_t last_seq; /* of the event consumed last; 0: none yet */
+	uint64_t met, until_met;
+	struct value *correlation;
+	bool satisfied; /* no further event is wanted */
 
 	/* try */
 	bool in_handler; /* its list is catch.do, not try */
@@ -106,6 +118,9 @@ struct state {
 	int64_t created_ms, ended_ms, timeout_ms; /* timeout: when the run is over; 0: never */
 	uint64_t seq_first, seq_last, entry_count;
 	uint64_t fact_count, rejected_count;
+	struct value *emitted; /* between event.emitted and the end of its task */
+	uint64_t *consumed; /* events, the last STATE_EVENTS_REMEMBERED_MAX; a draft's: those that it adds */
+	size_t consumed_count, consumed_cap;
 
 	struct instance **instances; /* hash table, chained */
 	size_t instance_slots, instance_count;
@@ -134,6 +149,10 @@ const struct instance *state_parent_sequence(const struct state *state, const st
 /* The instance a step id names. NULL when unknown. *execution (may be NULL) is the one of the id. */
 const struct instance *state_find_step(const struct state *state, const char *step_id, struct arena *arena, uint64_t *execution);
 struct value *state_find_value(const struct state *state, const struct digest *digest);
+/* This event was consumed by a listener of the run, not too many events ago. */
+bool state_has_consumed(const struct state *state, uint64_t event_seq);
+/* The listen waits for an event now: not for what becomes of the one before. */
+bool instance_listens(const struct instance *instance);
 /* The list that this sequence goes through. */
 const struct task_list *state_list(const struct instance *sequence);
 /* What the instance waits for next, and until when: the wait itself before a timeout of the same time. 0: nothing. */

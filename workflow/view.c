@@ -292,8 +292,17 @@ static void add_task_entry(struct viewing *v, const struct entry *entry)
 			json_set_text(v->arena, task, "status", "waiting");
 			json_set_text(v->arena, task, "until", json_get_text(entry->data, "due"));
 		}
+		if (json_get_text(entry->data, "since")) { /* a listen */
+			json_set_text(v->arena, task, "status", "waiting");
+			json_set_number(v->arena, task, "consumed", 0);
+		}
 		break;
 	}
+	case ENTRY_EVENT_CONSUMED:
+		json_set_number(v->arena, task, "consumed", json_get_number(task, "consumed", 0) + 1);
+		if (json_get_boolean(entry->data, "last", false))
+			json_set_text(v->arena, task, "status", "running");
+		break;
 	case ENTRY_TASK_CAUGHT:
 		json_set_text(v->arena, task, "status", "running");
 		break;
@@ -356,14 +365,28 @@ struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t
 	return page;
 }
 
-/* A step that waits for a timer or a child, since when. */
+/* A step that waits for a timer, a child or an event, since when. */
 struct wait_view {
 	const char *step; /* NULL: over */
-	int64_t since_ms;
+	int64_t since_ms; /* 0: a listen that is busy with an event; it waits again when that one's foreach is through */
 	struct wait_view *next;
 };
 
-/* Time in which a task waited for a timer or a child alone is queued time: from the entry that says `due` or `awaits` to the next one of the step. */
+/* "/do/0/a/foreach#3.0@1" is what "/do/0/a#3@2" does with its event 0. */
+static bool is_foreach_of(struct arena *arena, const char *foreach, const char *step)
+{
+	struct step_id each, of;
+	size_t len;
+
+	if (!step_id_parse(arena, foreach, &each) || !step_id_parse(arena, step, &of) || each.iteration_count != of.iteration_count + 1)
+		return false;
+	len = strlen(of.reference);
+	return strncmp(each.reference, of.reference, len) == 0 && strcmp(each.reference + len, "/foreach") == 0 &&
+	       memcmp(each.iterations, of.iterations, of.iteration_count * sizeof *of.iterations) == 0;
+}
+
+/* Time in which a task waited for a timer, a child or an event alone is queued time: from the entry that says `due`, `awaits` or `since` to the next one of the step;
+ * of a listen on to the one after that, and so on. */
 static void add_wait(struct arena *arena, struct wait_view **waits, const struct entry *entry, int64_t created_ms, struct interval_set *queued)
 {
 	const char *step = json_get_text(entry->data, "stepId");
@@ -371,17 +394,25 @@ static void add_wait(struct arena *arena, struct wait_view **waits, const struct
 
 	if (!step)
 		return;
-	for (at = *waits; at && (!at->step || strcmp(at->step, step) != 0); at = at->next)
+	for (at = *waits; at && (!at->step || strcmp(at->step, step) != 0); at = at->next) {
 		if (!at->step)
 			spare = at;
+		else if (at->since_ms == 0 && (entry->kind == ENTRY_TASK_COMPLETED || entry->kind == ENTRY_TASK_SKIPPED) && is_foreach_of(arena, step, at->step))
+			at->since_ms = entry->time_ms;
+	}
 	if (at && json_get(entry->data, "timer") && strcmp(json_get_text(entry->data, "timer"), "attempt") == 0)
 		return;
 	if (at) {
-		interval_add(queued, (at->since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
+		if (at->since_ms != 0)
+			interval_add(queued, (at->since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
+		if (entry->kind == ENTRY_EVENT_CONSUMED && !json_get_boolean(entry->data, "last", false)) {
+			at->since_ms = json_get(entry->data, "iteration") ? 0 : entry->time_ms;
+			return;
+		}
 		at->step = NULL;
 		spare = at;
 	}
-	if (!json_get(entry->data, "due") && !json_get_boolean(entry->data, "awaits", false))
+	if (!json_get(entry->data, "due") && !json_get(entry->data, "since") && !json_get_boolean(entry->data, "awaits", false))
 		return;
 	if (!spare) {
 		spare = arena_zero(arena, sizeof *spare);
@@ -481,7 +512,9 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
 			view_add_record(arena, value_of(v, entry->data, "record"), &active, &queued, sum);
 		add_wait(arena, &waits, entry, entries[0].time_ms, &queued);
-		if (include & VIEW_EVENTS)
+		if ((include & VIEW_EVENTS) && entry->kind == ENTRY_EVENT_EMITTED)
+			json_add(arena, events, value_of(v, entry->data, "event"));
+		else if (include & VIEW_EVENTS)
 			view_cloud_events(arena, entry, origin, events);
 	}
 	json_set_text(arena, run, "status", status);

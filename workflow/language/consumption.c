@@ -423,9 +423,9 @@ static enum answer match_strategy(const struct matching *m, const struct event_s
 		answer = match_filter(m, &strategy->filters[i], &correlation);
 		if (answer == ANSWER_NO)
 			continue;
+		match->filter = i;
 		if (answer != ANSWER_YES)
 			return answer;
-		match->filter = i;
 		match->progress.correlation = correlation;
 		if (strategy->kind == EVENTS_ALL)
 			*met_after = met | UINT64_C(1) << i;
@@ -446,7 +446,7 @@ int event_match(struct arena *arena, const struct event_strategy *strategy, cons
 	*match = (struct event_match){.progress = *progress};
 	if (until) {
 		answer = match_strategy(&m, until, progress->until_met, match, &match->progress.until_met);
-		match->is_until = answer == ANSWER_YES;
+		match->is_until = answer != ANSWER_NO;
 	}
 	if (answer == ANSWER_NO) {
 		answer = match_strategy(&m, strategy, progress->met, match, &match->progress.met);

@@ -89,7 +89,7 @@ struct event_match {
 };
 
 /* Filters are tried in order, those of until_strategy first; one event satisfies one. 0 and *match; ERR_NOT_FOUND: something is not at hand;
- * ERR_INVALID: an `expect` failed. The same event, progress and results of evaluations give the same answer, by the same evaluations. */
+ * ERR_INVALID: an `expect` failed, of match->filter. The same event, progress and results of evaluations give the same answer, by the same evaluations. */
 int event_match(struct arena *arena, const struct event_strategy *strategy, const struct event_progress *progress, const struct json *envelope,
 		const struct event_scope *scope, struct event_match *match, struct error *error);
 

@@ -10,6 +10,8 @@
 #include "workflow/base/failure.h"
 #include "workflow/base/id.h"
 #include "workflow/language/checker.h"
+#include "workflow/language/cloud_event.h"
+#include "workflow/language/consumption.h"
 #include "workflow/language/duration.h"
 #include "workflow/language/expand.h"
 #include "workflow/language/expression.h"
@@ -320,6 +322,28 @@ static void read_transform(struct checker *checker, struct transform *transform,
 	checker_leave(checker, len);
 }
 
+/* Where an export of this task would be seen by none, or by others in no order. */
+static void check_export(struct checker *checker, const struct task *task, const struct json *owner)
+{
+	size_t len;
+
+	for (const struct task *above = task->parent; json_get(owner, "export") && above; above = above->parent) {
+		if (above->kind == TASK_FORK) {
+			len = checker_enter(checker, "export");
+			checker_warn(checker, "give what later tasks need as the fork's output, and export it there",
+				     above->compete ? "within a competing fork only the winner's exports stay" : "within a fork an export stays inside its branch");
+			checker_leave(checker, len);
+			break;
+		}
+		if (above->concurrency == 0)
+			continue;
+		len = checker_enter(checker, "export");
+		checker_warn(checker, "give what later tasks need as the loop's output", "within metadata.concurrency an export stays inside the iteration");
+		checker_leave(checker, len);
+		break;
+	}
+}
+
 /* What any task may have. */
 static void read_common(struct checker *checker, struct task *task, const struct json *value)
 {
@@ -339,21 +363,7 @@ static void read_common(struct checker *checker, struct task *task, const struct
 	read_transform(checker, &task->input, value, "input", (const char *const[]){"input"}, 1);
 	read_transform(checker, &task->output, value, "output", NULL, 0);
 	read_transform(checker, &task->export, value, "export", NULL, 0);
-	for (const struct task *above = task->parent; json_get(value, "export") && above; above = above->parent) {
-		if (above->kind == TASK_FORK) {
-			len = checker_enter(checker, "export");
-			checker_warn(checker, "give what later tasks need as the fork's output, and export it there",
-				     above->compete ? "within a competing fork only the winner's exports stay" : "within a fork an export stays inside its branch");
-			checker_leave(checker, len);
-			break;
-		}
-		if (above->concurrency == 0)
-			continue;
-		len = checker_enter(checker, "export");
-		checker_warn(checker, "give what later tasks need as the loop's output", "within metadata.concurrency an export stays inside the iteration");
-		checker_leave(checker, len);
-		break;
-	}
+	check_export(checker, task, value);
 }
 
 static void read_case(struct checker *checker, struct switch_case *at, const struct json *value)
@@ -1029,6 +1039,137 @@ end:
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'run' task");
 }
 
+/* The attributes of an event to be; the pointer stands at `with`. What they are once evaluated cloud_event_make() says. */
+static void check_event(struct checker *checker, const struct json *with)
+{
+	static const char *const texts[] = {"id", "source", "specversion", "type", "time", "subject", "datacontenttype", "dataschema"};
+	size_t len;
+
+	if (with->object.count > CLOUD_EVENT_ATTRIBUTES_MAX)
+		checker_fail(checker, NULL, "more than %d attributes (CLOUD_EVENT_ATTRIBUTES_MAX)", CLOUD_EVENT_ATTRIBUTES_MAX);
+	if (!json_get(with, "type"))
+		checker_fail(checker, "type: com.example.order.placed.v1", "'type' is missing in an event");
+	for (size_t i = 0; i < with->object.count && i < CLOUD_EVENT_ATTRIBUTES_MAX; i++) {
+		const struct json_member *member = &with->object.members[i];
+		const char *name = member->name;
+		bool is_text = false, is_data = strcmp(name, "data") == 0;
+
+		for (size_t k = 0; k < COUNT_OF(texts); k++)
+			is_text = is_text || strcmp(texts[k], name) == 0;
+		len = checker_enter(checker, name);
+		if (!is_data && (!*name || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(name) || strlen(name) > CLOUD_EVENT_NAME_MAX))
+			checker_fail_key(checker, "lower-case letters and digits", "'%.80s' cannot be an attribute of an event", name);
+		else if (is_text)
+			checker_type(checker, member->value, JSON_STRING, true);
+		else if (!is_data && !json_is(member->value, JSON_STRING) && !json_is(member->value, JSON_BOOLEAN) && !json_is_integer(member->value))
+			checker_fail(checker, NULL, "an attribute of an event is a string, a boolean or an integer, not %s", json_type_name(member->value->type));
+		if (strcmp(name, "specversion") == 0 && json_is(member->value, JSON_STRING) && !checker_is_expression(member->value) &&
+		    strcmp(member->value->string.text, "1.0") != 0)
+			checker_fail(checker, "leave it out", "events are of version 1.0");
+		checker_template(checker, member->value, true);
+		checker_leave(checker, len);
+	}
+}
+
+static void read_emit(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"emit", KEY_REQUIRED, NULL}};
+	static const struct key emit_keys[] = {{"event", KEY_REQUIRED, "event: {with: {type: …}}"}};
+	static const struct key event_keys[] = {{"with", KEY_REQUIRED, "with: {source: …, type: …, data: …}"}};
+	const struct json *emit = json_get(value, "emit"), *event = json_get(emit, "event"), *with = json_get(event, "with");
+	size_t len, event_len, with_len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "an 'emit' task");
+	len = checker_enter(checker, "emit");
+	if (checker_type(checker, emit, JSON_OBJECT, false)) {
+		checker_keys(checker, emit, emit_keys, COUNT_OF(emit_keys), "'emit'");
+		event_len = checker_enter(checker, "event");
+		if (event && checker_type(checker, event, JSON_OBJECT, false)) {
+			checker_keys(checker, event, event_keys, COUNT_OF(event_keys), "'event'");
+			with_len = checker_enter(checker, "with");
+			if (with && checker_type(checker, with, JSON_OBJECT, false))
+				check_event(checker, with);
+			checker_leave(checker, with_len);
+		}
+		checker_leave(checker, event_len);
+	}
+	checker_leave(checker, len);
+	task->emit = with;
+}
+
+static bool may_loop(struct checker *checker, const struct task *task);
+
+/* `foreach` becomes the one task of the listen's body: see struct listen. The pointer stands at it. */
+static void read_foreach(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {{"item", KEY_OPTIONAL, NULL}, {"at", KEY_OPTIONAL, NULL}, {"do", KEY_OPTIONAL, NULL}, {"output", KEY_OPTIONAL, NULL},
+					  {"export", KEY_OPTIONAL, NULL}};
+	struct definition *definition = checker->definition;
+	const struct json *list = json_get(value, "do");
+	size_t variable_count = checker->variable_count, len;
+	struct task *each;
+
+	if (!checker_type(checker, value, JSON_OBJECT, false) || !may_loop(checker, task))
+		return;
+	checker_keys(checker, value, keys, COUNT_OF(keys), "'foreach'");
+	task->each = read_variable(checker, value, "item", "item");
+	task->at = read_variable(checker, value, "at", "index");
+	if (strcmp(task->each, task->at) == 0)
+		checker_fail(checker, NULL, "'item' and 'at' name the same variable $%.80s", task->at);
+	CHECK(checker->variable_count + 2 <= CHECKER_VARIABLES_MAX); /* may_loop() */
+	checker->variables[checker->variable_count++] = task->each;
+	checker->variables[checker->variable_count++] = task->at;
+	task_list_make(definition, &task->body, 1);
+	each = task_list_set(definition, task, 0, list ? TASK_DO : TASK_SET, "foreach");
+	read_transform(checker, &each->output, value, "output", NULL, 0);
+	read_transform(checker, &each->export, value, "export", NULL, 0);
+	check_export(checker, each, value);
+	if (list) {
+		len = checker_enter(checker, "do");
+		read_task_list(checker, each, false, list);
+		checker_leave(checker, len);
+	} else {
+		each->set = json_printf(&definition->arena, "${ $%s }", task->each);
+	}
+	checker->variable_count = variable_count;
+}
+
+static void read_listen(struct checker *checker, struct task *task, const struct json *value)
+{
+	static const struct key keys[] = {COMMON_KEYS, {"listen", KEY_REQUIRED, NULL}, {"foreach", KEY_OPTIONAL, NULL}};
+	static const struct key listen_keys[] = {{"to", KEY_REQUIRED, "to: {one: {with: {type: …}}}"}, {"read", KEY_OPTIONAL, NULL}};
+	static const char *const readings[] = {[EVENT_READ_DATA] = "data", [EVENT_READ_ENVELOPE] = "envelope", [EVENT_READ_RAW] = "raw"};
+	const struct json *listen = json_get(value, "listen"), *to = json_get(listen, "to"), *read = json_get(listen, "read");
+	struct listen *made = arena_zero(&checker->definition->arena, sizeof *made);
+	size_t len, inner_len;
+
+	checker_keys(checker, value, keys, COUNT_OF(keys), "a 'listen' task");
+	task->listen = made;
+	len = checker_enter(checker, "listen");
+	if (checker_type(checker, listen, JSON_OBJECT, false)) {
+		checker_keys(checker, listen, listen_keys, COUNT_OF(listen_keys), "'listen'");
+		inner_len = checker_enter(checker, "to");
+		if (to)
+			made->to = consumption_read(checker, to);
+		checker_leave(checker, inner_len);
+		inner_len = checker_enter(checker, "read");
+		if (read && checker_is_expression(read))
+			checker_fail(checker, "data, envelope or raw", "cannot be an expression");
+		else if (read)
+			checker_word(checker, read, readings, COUNT_OF(readings));
+		for (size_t i = 0; json_is(read, JSON_STRING) && i < COUNT_OF(readings); i++)
+			if (strcmp(readings[i], read->string.text) == 0)
+				made->reading = (unsigned)i;
+		checker_leave(checker, inner_len);
+	}
+	checker_leave(checker, len);
+	if (json_get(value, "foreach")) {
+		len = checker_enter(checker, "foreach");
+		read_foreach(checker, task, json_get(value, "foreach"));
+		checker_leave(checker, len);
+	}
+}
+
 struct task_reader {
 	const char *key;
 	enum task_kind kind;
@@ -1040,7 +1181,7 @@ static const struct task_reader task_readers[] = {
 	{"for", TASK_FOR, read_for}, {"set", TASK_SET, read_set}, {"call", TASK_CALL, read_call}, {"do", TASK_DO, read_do},
 	{"switch", TASK_SWITCH, read_switch}, {"raise", TASK_RAISE, read_raise}, {"try", TASK_TRY, read_try},
 	{"wait", TASK_WAIT, read_wait},
-	{"fork", TASK_FORK, read_fork}, {"emit", TASK_DO, NULL}, {"listen", TASK_DO, NULL}, {"run", TASK_CALL, read_run},
+	{"fork", TASK_FORK, read_fork}, {"emit", TASK_EMIT, read_emit}, {"listen", TASK_LISTEN, read_listen}, {"run", TASK_CALL, read_run},
 };
 
 /* The one row whose key the task has. NULL: a problem was added. */
@@ -1066,7 +1207,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 	if (found && !found->read) {
 		size_t len = checker_enter(checker, found->key);
 
-		checker_fail_key(checker, "this release has call, do, for, fork, raise, run, set, switch, try and wait", "task kind '%s' %s", found->key, later);
+		checker_fail_key(checker, "this release has call, do, emit, for, fork, listen, raise, run, set, switch, try and wait", "task kind '%s' %s", found->key, later);
 		checker_leave(checker, len);
 		return NULL;
 	}
@@ -1075,7 +1216,7 @@ static const struct task_reader *find_reader(struct checker *checker, const stru
 
 		for (size_t i = 0; i < value->object.count && !near; i++)
 			near = checker_near(value->object.members[i].name, keys, COUNT_OF(keys));
-		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, for, fork, raise, run, set, switch, try, wait",
+		checker_fail(checker, near ? arena_printf(&checker->definition->arena, "did you mean '%s'?", near) : "one of call, do, emit, for, fork, listen, raise, run, set, switch, try, wait",
 			     "a task without a kind");
 	}
 	return found;
@@ -1498,6 +1639,15 @@ const struct task *definition_find_task(const struct definition *definition, con
 	size_t len = 0;
 
 	while (reference[len] != '\0') {
+		if (task->kind == TASK_LISTEN) { /* its one task has no place and no name */
+			if (task->body.count == 0 || !task->body.tasks[0])
+				return NULL;
+			task = task->body.tasks[0];
+			len = strlen(task->reference);
+			if (strncmp(task->reference, reference, len) != 0 || (reference[len] != '\0' && reference[len] != '/'))
+				return NULL;
+			continue;
+		}
 		bool handler = task->kind == TASK_TRY && strncmp(reference + len, "/catch/", 7) == 0;
 		const struct task_list *tasks = handler ? &task->handler : &task->body;
 		const char *at = reference + len, *segment = task_list_segment(task, handler);

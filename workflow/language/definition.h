@@ -24,7 +24,7 @@ enum {
 	FOR_CONCURRENCY_MAX = 1024, /* iterations of one run under way at once: of a loop and all loops around it together */
 };
 
-enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL, TASK_SWITCH, TASK_RAISE, TASK_TRY, TASK_WAIT, TASK_FORK };
+enum task_kind { TASK_DO, TASK_SET, TASK_FOR, TASK_CALL, TASK_SWITCH, TASK_RAISE, TASK_TRY, TASK_WAIT, TASK_FORK, TASK_EMIT, TASK_LISTEN };
 
 /* Where a list goes on after a task: `then` of the task, or of the case that a switch took. */
 enum then_kind {
@@ -86,7 +86,8 @@ struct catch {
 	const struct retry *retry; /* or NULL */
 };
 
-/* TASK_LISTEN, consumption.h. */
+/* TASK_LISTEN, consumption.h. With `foreach` its body is one task, "/do/0/x/foreach": a do of the author's list with the `output` and `export`
+ * of the foreach, or, where that has no list, a set that gives the item. */
 struct event_strategy;
 struct listen {
 	const struct event_strategy *to;
@@ -100,7 +101,7 @@ struct task {
 	const struct task *parent; /* NULL for the root */
 	size_t index; /* place in the parent's body */
 	size_t loop_depth; /* how many `for` tasks enclose it: length of its iteration path */
-	struct task_list body; /* do, for, try; fork: its branches, under way side by side */
+	struct task_list body; /* do, for, try; fork: its branches, under way side by side; listen: what `foreach` becomes, or nothing */
 	bool compete; /* TASK_FORK: the first branch that completes is the output */
 	struct task_list handler; /* TASK_TRY: catch.do */
 	bool in_handler; /* it stands in the handler of its parent */
@@ -111,7 +112,7 @@ struct task {
 
 	const struct json *set; /* TASK_SET: object or expression string; evaluated as a template */
 
-	const char *each, *at; /* TASK_FOR: variable names without "$"; defaults "item", "index" */
+	const char *each, *at; /* TASK_FOR, and TASK_LISTEN with `foreach`: variable names without "$"; defaults "item", "index" */
 	const char *in; /* TASK_FOR: expression text without ${ } */
 	const char *condition; /* TASK_FOR: `while`, or NULL */
 	/* TASK_FOR: 0 = chained (the specification's meaning), 1… = map mode (semantics.md 4), as the definition says or less: within
@@ -130,13 +131,25 @@ struct task {
 
 	const struct json *emit; /* TASK_EMIT: template of the event's attributes */
 
-	const struct listen *listen; /* TASK_LISTEN; `each` and `at` name the variables of its `foreach`, whose tasks stand in one `do`, its body */
+	const struct listen *listen; /* TASK_LISTEN */
 
 	enum task_function function; /* TASK_CALL */
 	const struct json *with; /* TASK_CALL: template of the arguments */
 	bool awaits; /* FUNCTION_RUN: over when the child is */
 	const char *built_in; /* on a TASK_DO that an expansion made: "extraction", or the name in use.functions; else NULL */
 };
+
+/* Its body is gone through once for each item: of an array, or each event as it comes. */
+static inline bool task_is_loop(const struct task *task)
+{
+	return task->kind == TASK_FOR || task->kind == TASK_LISTEN;
+}
+
+/* Each iteration begins with the output of the one before, and the last one's is the loop's; of other loops the outputs are collected. */
+static inline bool task_is_chained(const struct task *task)
+{
+	return task->kind == TASK_FOR && task->concurrency == 0;
+}
 
 struct definition_schema {
 	struct json_schema *schema;

@@ -37,15 +37,19 @@ struct task *task_list_set_in(struct definition *definition, struct task *parent
 
 	CHECK(index < list->count);
 	buffer_init(&reference, 4 * DEFINITION_SOURCE_MAX);
-	buffer_printf(&reference, "%s/%s/%zu", parent->reference, task_list_segment(parent, handler), index);
-	json_pointer_add(&reference, name);
+	if (parent->kind == TASK_LISTEN) { /* one task, which has no name of its own */
+		buffer_printf(&reference, "%s/foreach", parent->reference);
+	} else {
+		buffer_printf(&reference, "%s/%s/%zu", parent->reference, task_list_segment(parent, handler), index);
+		json_pointer_add(&reference, name);
+	}
 	CHECK(!reference.overflow);
 	task->kind = kind;
 	task->name = arena_text(&definition->arena, name);
 	task->reference = arena_text_len(&definition->arena, buffer_text(&reference), reference.len);
 	task->parent = parent;
 	task->index = index;
-	task->loop_depth = parent->loop_depth + (parent->kind == TASK_FOR ? 1 : 0);
+	task->loop_depth = parent->loop_depth + (task_is_loop(parent) ? 1 : 0);
 	task->parallel = parent->parallel * (parent->kind == TASK_FOR && parent->concurrency > 0 ? parent->concurrency : 1);
 	if (parent->kind == TASK_FORK)
 		task->parallel = parent->parallel * (unsigned)parent->body.count;

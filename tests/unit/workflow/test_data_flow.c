@@ -1,41 +1,5 @@
 /* Data flow: input, output and export of tasks and of the workflow, their schemas, and the variables that each place has. */
-#include "tests/unit/workflow/fixture.h"
-
-#include "workflow/replay.h"
-
-#define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
-
-/* What was recorded replays to the same entries, and folds to the same state again. */
-static void check_record(struct fixture *f)
-{
-	struct replay_result result;
-	struct error error = {0};
-	struct arena arena;
-	struct state again;
-	const struct decide_context context = fixture_context(f);
-
-	arena_init(&arena);
-	ck_assert_msg(replay_run(&arena, f->entries, f->count, f->definition, &context, &result, &error) == 0, "%s", error.message);
-	ck_assert_msg(result.equal, "seq %llu: %s\nexpected %s\ngot %s", (unsigned long long)result.seq, result.why, result.expected ? result.expected : "-",
-		      result.got ? result.got : "-");
-	ck_assert_uint_eq(result.entries, f->count);
-	state_init(&again, f->definition);
-	for (size_t i = 0; i < f->count; i++)
-		ck_assert_msg(workflow_apply(&again, &f->entries[i], &error) == 0, "%s", error.message);
-	struct digest is = state_digest(&again), was = state_digest(&f->state);
-	ck_assert(digest_equal(&is, &was));
-	state_close(&again);
-	arena_close(&arena);
-}
-
-static const char *print_value(struct fixture *f, const struct value *value)
-{
-	for (size_t i = 0; value && i < f->count; i++)
-		for (size_t k = 0; k < f->entries[i].value_count; k++)
-			if (digest_equal(&f->entries[i].values[k].digest, &value->digest))
-				return (const char *)f->entries[i].values[k].bytes.data;
-	return "(none)";
-}
+#include "tests/unit/workflow/record.h"
 
 #define SCHEMA(keywords) "{\"document\":{" keywords "}}"
 

@@ -1,35 +1,5 @@
 /* Control flow: where a list goes on, what is skipped, what is raised, and how executions are counted. */
-#include "tests/unit/workflow/fixture.h"
-
-#include "workflow/replay.h"
-
-#define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
-
-/* What was recorded replays to the same entries. */
-static void check_replay(struct fixture *f)
-{
-	struct replay_result result;
-	struct error error = {0};
-	struct arena arena;
-	const struct decide_context context = fixture_context(f);
-
-	arena_init(&arena);
-	ck_assert_msg(replay_run(&arena, f->entries, f->count, f->definition, &context, &result, &error) == 0, "%s", error.message);
-	ck_assert_msg(result.equal, "seq %llu: %s\nexpected %s\ngot %s", (unsigned long long)result.seq, result.why, result.expected ? result.expected : "-",
-		      result.got ? result.got : "-");
-	ck_assert_uint_eq(result.entries, f->count);
-	arena_close(&arena);
-}
-
-/* A value of the run, whichever entry brought it: the state keeps only what it still needs. */
-static const char *print_value(struct fixture *f, const struct value *value)
-{
-	for (size_t i = 0; value && i < f->count; i++)
-		for (size_t k = 0; k < f->entries[i].value_count; k++)
-			if (digest_equal(&f->entries[i].values[k].digest, &value->digest))
-				return (const char *)f->entries[i].values[k].bytes.data;
-	return "(none)";
-}
+#include "tests/unit/workflow/record.h"
 
 /* Run to the end without any call: what it gives, and the steps in the order of their ends. */
 static void expect_run(const char *tasks, const char *input, const char *output, const char *ends)
@@ -50,7 +20,7 @@ static void expect_run(const char *tasks, const char *input, const char *output,
 	}
 	ck_assert_str_eq(buffer_text(&text), ends);
 	buffer_close(&text);
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 
@@ -129,7 +99,7 @@ START_TEST(keys_differ_for_each_execution)
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < i; k++)
 			ck_assert_str_ne(keys[i], keys[k]);
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -152,7 +122,7 @@ START_TEST(loops_count_on)
 		ck_assert(!step || strcmp(step, "/do/0/f/do/0/a#0@5") != 0);
 	}
 	ck_assert_uint_eq(found, 3);
-	check_replay(&f);
+	check_record(&f);
 
 	/* Folded entry by entry, as after a restart, it is the same. */
 	struct state again;
@@ -236,7 +206,7 @@ START_TEST(raised_errors)
 		fixture_submit(&f, "{\"t\":\"tea\",\"s\":422}");
 		ck_assert_int_eq(f.state.status, RUN_FAULTED);
 		ck_assert_str_eq(print_value(&f, f.state.error), cases[i].error);
-		check_replay(&f);
+		check_record(&f);
 		fixture_close(&f);
 	}
 	/* What the expressions give must be an error. */
@@ -265,7 +235,7 @@ START_TEST(conditions_can_fail)
 	fixture_open(&f, "[{\"a\":{\"if\":\".n.of.it\",\"set\":{\"x\":1}}}]");
 	fixture_submit(&f, "{\"n\":1}");
 	ck_assert_str_eq(fixture_said(&f), "run.created, task.faulted /do/0/a@1, run.faulted");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 	fixture_open(&f, "[{\"a\":{\"switch\":[{\"x\":{\"when\":\".n.of.it\",\"then\":\"end\"}},{\"y\":{\"then\":\"end\"}}]}}]");
 	fixture_submit(&f, "{\"n\":1}");
@@ -286,7 +256,7 @@ START_TEST(end_cancels_the_others)
 					   "task.completed /do/0/f@1, run.completed");
 	ck_assert_str_eq(fixture_effects(&f), "cancel /do/0/f/do/0/c#0@1 1, end");
 	ck_assert_str_eq(print_value(&f, f.state.output), "{\"v\":2}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -310,7 +280,7 @@ START_TEST(fork_joins)
 	ck_assert_str_eq(fixture_said(&f), "attempt.succeeded /do/0/f/fork/branches/0/a@1, task.completed /do/0/f/fork/branches/0/a@1, task.completed /do/0/f@1, "
 					   "task.completed /do/1/z@1, run.completed");
 	ck_assert_str_eq(print_value(&f, f.state.output), "{\"n\":2}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -329,7 +299,7 @@ START_TEST(fork_competes)
 	ck_assert_str_eq(fixture_said(&f), "attempt.succeeded /do/0/t/try/0/f/fork/branches/1/b@1, task.completed /do/0/t/try/0/f/fork/branches/1/b@1, "
 					   "task.cancelled /do/0/t/try/0/f/fork/branches/2/w@1, task.completed /do/0/t/try/0/f@1, task.completed /do/0/t@1, run.completed");
 	ck_assert_str_eq(print_value(&f, f.state.output), "{\"v\":2}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	fixture_open(&f, "[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[" BRANCH("a") "," BRANCH("b") "]}}}]");
@@ -339,7 +309,7 @@ START_TEST(fork_competes)
 	fixture_fail(&f, "/do/0/f/fork/branches/0/a@1", 1, FAILURE_REFUSED, 1);
 	ck_assert_int_eq(f.state.status, RUN_FAULTED);
 	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "branches/0/a"));
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	/* One that completes at once leaves those behind it unstarted. */
@@ -392,7 +362,7 @@ START_TEST(fork_faults)
 	fixture_succeed(&f, "/do/0/t/try/0/f/fork/branches/1/b@2", 1, "2");
 	fixture_succeed(&f, "/do/0/t/try/0/f/fork/branches/0/a@2", 1, "1");
 	ck_assert_str_eq(print_value(&f, f.state.output), "[1,2]");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST

@@ -1,55 +1,11 @@
 /* What goes wrong and what takes time: try, catch and retry; wait; timeouts. On a clock that only the test moves. */
-#include "tests/unit/workflow/fixture.h"
+#include "tests/unit/workflow/record.h"
 
 #include "workflow/base/time.h"
-#include "workflow/replay.h"
 #include "workflow/retry.h"
 
-#define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
 #define RAISE(type, status) "{\"raise\":{\"error\":{\"type\":\"" type "\",\"status\":" status ",\"title\":\"bad\"}}}"
 #define TYPES "https://serverlessworkflow.io/spec/1.0.0/errors/"
-
-static void check_replay(struct fixture *f)
-{
-	struct replay_result result;
-	struct error error = {0};
-	struct arena arena;
-	const struct decide_context context = fixture_context(f);
-
-	arena_init(&arena);
-	ck_assert_msg(replay_run(&arena, f->entries, f->count, f->definition, &context, &result, &error) == 0, "%s", error.message);
-	ck_assert_msg(result.equal, "seq %llu: %s\nexpected %s\ngot %s", (unsigned long long)result.seq, result.why, result.expected ? result.expected : "-",
-		      result.got ? result.got : "-");
-	ck_assert_uint_eq(result.entries, f->count);
-	arena_close(&arena);
-}
-
-/* Forget the state and fold what was committed once more, as a restart does; it has to be the same state. Then tell it so. */
-static void restart(struct fixture *f)
-{
-	struct digest before = state_digest(&f->state), after;
-	struct error error = {0};
-
-	state_close(&f->state);
-	state_init(&f->state, f->definition);
-	for (size_t i = 0; i < f->count; i++)
-		ck_assert_msg(workflow_apply(&f->state, &f->entries[i], &error) == 0, "%s", error.message);
-	after = state_digest(&f->state);
-	ck_assert(digest_equal(&before, &after));
-	fixture_simple(f, TRIGGER_RESTARTED);
-}
-
-/* Time goes on to the next deadline. */
-static int64_t go_on(struct fixture *f)
-{
-	int64_t before = f->wall_ms;
-
-	f->wall_ms = state_next_deadline_ms(&f->state);
-	ck_assert_int_gt(f->wall_ms, 0);
-	fixture_simple(f, TRIGGER_DEADLINE);
-	ck_assert_uint_gt(f->decision.entry_count, 0);
-	return f->wall_ms - before;
-}
 
 /* Which errors a catch takes: by each member, by all of them, with the five spellings of a standard type as one, and by conditions. */
 START_TEST(filters)
@@ -90,7 +46,7 @@ START_TEST(filters)
 			ck_assert_str_eq(fixture_said(&f), "run.created, task.started /do/0/t@1, task.faulted /do/0/t/try/0/r@1, task.completed /do/0/t@1, run.completed");
 		else
 			ck_assert_str_eq(fixture_said(&f), "run.created, task.started /do/0/t@1, task.faulted /do/0/t/try/0/r@1, task.faulted /do/0/t@1, run.faulted");
-		check_replay(&f);
+		check_record(&f);
 		fixture_close(&f);
 	}
 }
@@ -107,7 +63,7 @@ START_TEST(handler)
 	ck_assert_str_eq(fixture_said(&f), "run.created, task.started /do/0/t@1, task.completed /do/0/t/try/0/s@1, task.faulted /do/0/t/try/1/r@1, task.caught /do/0/t@1, "
 					   "task.completed /do/0/t/catch/do/0/h@1, task.completed /do/0/t@1, task.completed /do/1/n@1, run.completed");
 	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"after\":422}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	/* A fault in the handler goes to the try around. */
@@ -115,7 +71,7 @@ START_TEST(handler)
 			 "}]}}}],\"catch\":{\"do\":[{\"h\":{\"set\":{\"s\":\"${ $error.status }\"}}}]}}}]");
 	fixture_submit(&f, "{}");
 	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"s\":423}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	/* A condition that cannot be evaluated is a fault of the try itself. */
@@ -123,7 +79,7 @@ START_TEST(handler)
 	fixture_submit(&f, "{}");
 	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "\"instance\":\"/do/0/t\""));
 	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "errors/expression"));
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -189,7 +145,7 @@ START_TEST(retries_wait_and_end)
 			ck_assert_ptr_nonnull(strstr(fixture_said(&f), "timer.fired /do/0/t@1, task.started"));
 		}
 		ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"s\":\"refused\"}");
-		check_replay(&f);
+		check_record(&f);
 		fixture_close(&f);
 	}
 }
@@ -207,7 +163,7 @@ START_TEST(exhausted_errors_go_on)
 		ck_assert_int_eq(go_on(&f), 10);
 	ck_assert_uint_eq(tries, RETRY_COUNT_DEFAULT);
 	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "/do/0/t/try/0/r"));
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 	static const char *const unwanted[] = {"{\"when\":\".status == 1\"}", "{\"exceptWhen\":\".status == 422\"}", "{\"limit\":{\"attempt\":{\"count\":0}}}", "\"never\""};
 	for (size_t i = 0; i < 4; i++) {
@@ -237,7 +193,7 @@ START_TEST(attempts_have_limits)
 	ck_assert_int_eq(go_on(&f), 1000);
 	ck_assert_int_eq(go_on(&f), 5000);
 	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"s\":408}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	fixture_open(&f, TRY_CALL("{\"delay\":\"PT2S\",\"limit\":{\"duration\":\"PT7S\"}}", ""));
@@ -247,7 +203,7 @@ START_TEST(attempts_have_limits)
 	ck_assert_int_eq(go_on(&f), 2000);
 	ck_assert_int_eq(go_on(&f), 2000); /* the seventh second */
 	ck_assert_str_eq(fixture_said(&f), "timer.fired /do/0/t@1, task.cancelled /do/0/t/try/0/c@2, task.faulted /do/0/t@1, run.faulted");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -277,7 +233,7 @@ START_TEST(waits)
 		ck_assert_int_eq(go_on(&f), 1);
 		ck_assert_str_eq(fixture_said(&f), "timer.fired /do/0/w@1, task.completed /do/0/w@1, task.completed /do/1/s@1, run.completed");
 		ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"x\":\"PT2.5S\"}");
-		check_replay(&f);
+		check_record(&f);
 		fixture_close(&f);
 	}
 	struct fixture f;
@@ -302,7 +258,7 @@ START_TEST(task_timeouts)
 					   "task.completed /do/0/t/catch/do/0/h@1, task.completed /do/0/t@1, run.completed");
 	ck_assert_str_eq(fixture_effects(&f), "cancel /do/0/t/try/0/d/do/0/c@1 2, end");
 	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"at\":\"/do/0/t/try/0/d\"}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	fixture_open(&f, "[{\"c\":{\"timeout\":{\"after\":\"PT1S\"}," CALL "}},{\"e\":{" CALL "}}]");
@@ -318,7 +274,7 @@ START_TEST(task_timeouts)
 	ck_assert_int_eq(go_on(&f), 1000);
 	ck_assert_str_eq(fixture_said(&f), "timer.fired /do/0/c@1, task.faulted /do/0/c@1, run.faulted");
 	ck_assert_str_eq(fixture_effects(&f), "cancel /do/0/c@1 1, end");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	/* While nobody was there: the wait was over before the timeout, so it was in time. */
@@ -330,7 +286,7 @@ START_TEST(task_timeouts)
 	ck_assert_ptr_nonnull(strstr(fixture_said(&f), "task.completed /do/0/d@1, task.started /do/1/e@1"));
 	ck_assert_int_eq(go_on(&f), 9000);
 	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "\"instance\":\"/do/1/e\""));
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -348,7 +304,7 @@ START_TEST(workflow_timeout)
 	ck_assert_str_eq(fixture_effects(&f), "cancel /do/0/t/try/0/c@1 2, end");
 	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "\"instance\":\"/\""));
 	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), TYPES "timeout"));
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -369,7 +325,7 @@ START_TEST(loops_inside_a_try)
 	fixture_succeed(&f, "/do/0/t/try/0/f/do/0/c#1@2", 1, "{\"n\":2}");
 	fixture_succeed(&f, "/do/0/t/try/0/f/do/0/c#0@2", 1, "{\"n\":1}");
 	ck_assert_str_eq(fixture_print(&f, f.state.output), "[{\"n\":1},{\"n\":2}]");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -384,7 +340,7 @@ START_TEST(cancel_while_waiting)
 	fixture_simple(&f, TRIGGER_CANCEL);
 	ck_assert_str_eq(fixture_said(&f), "task.cancelled /do/0/t/try/0/w@1, task.cancelled /do/0/t@1, run.cancelled");
 	ck_assert_int_eq(state_next_deadline_ms(&f.state), 0);
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
