@@ -25,6 +25,7 @@ struct message {
 	struct list link;
 	enum trigger_kind kind;
 	struct engine_submit *submit;
+	struct engine_offer *offer;
 	struct list cancels; /* struct engine_cancel: several callers may wait for one cancel */
 	struct engine_activity *activity;
 	struct outcome outcome; /* ACTIVITY_DONE: made of the activity's result when it is decided */
@@ -81,6 +82,10 @@ struct run {
 	struct list watches; /* struct engine_watch */
 	struct list early; /* struct message: came while it was not loaded */
 	struct engine_load_run *load;
+	/* Step ids of those whose port was told to listen: also while it is parked, when events come through the same port. */
+	char **listeners;
+	size_t listener_count, listener_cap;
+	bool advancing; /* inside run_advance(): a callback that posts something leaves it to that */
 	struct run_live *live; /* NULL: parked, loading or broken */
 	char id[];
 };
@@ -313,6 +318,10 @@ static void finish_message(struct message *message, const struct error *error)
 {
 	if (message->activity)
 		free_activity(message->activity);
+	if (message->offer) {
+		message->offer->error = *error;
+		message->offer->on_done(message->offer);
+	}
 	if (message->submit) {
 		message->submit->error = *error;
 		message->submit->on_done(message->submit);
@@ -396,6 +405,17 @@ static void live_free(struct run *run)
 	run->live = NULL;
 }
 
+static void forget_listeners(struct run *run)
+{
+	if (run->listener_count > 0 && run->engine->ports.unlisten)
+		run->engine->ports.unlisten(run->engine->ports.arg, run->id, NULL);
+	while (run->listener_count > 0)
+		free(run->listeners[--run->listener_count]);
+	free(run->listeners);
+	run->listeners = NULL;
+	run->listener_cap = 0;
+}
+
 /* error: what those hear who still wait for something of it; ERR_NONE when the run has ended durably. */
 static void free_run(struct run *run, const struct error *error)
 {
@@ -403,6 +423,7 @@ static void free_run(struct run *run, const struct error *error)
 	struct run **link = &engine->slots[id_slot(run->id, engine->slot_count)];
 
 	set_deadline(run, 0);
+	forget_listeners(run);
 	list_remove(&run->waiting);
 	while (*link != run)
 		link = &(*link)->next;
@@ -517,6 +538,82 @@ struct json *engine_run_json(const struct engine *engine, const char *id, struct
 bool engine_run_is_open(const struct engine *engine, const char *id)
 {
 	return find_run(engine, id) != NULL;
+}
+
+/* --- listeners ---------------------------------------------------------------------------------------------------- */
+
+/* What is listened for changes after a commit only; then the port is told, before anybody hears of the commit. */
+static void set_listening(struct run *run, const struct instance *instance, const char *step)
+{
+	struct engine *engine = run->engine;
+	size_t at = 0;
+
+	while (at < run->listener_count && strcmp(run->listeners[at], step) != 0)
+		at++;
+	bool listens = instance_listens(instance), is_known = at < run->listener_count;
+	if (listens == is_known || !engine->ports.listen)
+		return;
+	if (is_known) {
+		free(run->listeners[at]);
+		run->listeners[at] = run->listeners[--run->listener_count];
+		engine->ports.unlisten(engine->ports.arg, run->id, step);
+		return;
+	}
+	if (run->listener_count == run->listener_cap) {
+		run->listener_cap = run->listener_cap ? run->listener_cap * 2 : 1;
+		run->listeners = memory_resize(run->listeners, run->listener_cap * sizeof *run->listeners);
+	}
+	run->listeners[run->listener_count++] = memory_text(step);
+	engine->ports.listen(engine->ports.arg, run->id, step, instance->task, run->live->definition, instance->since_ms, instance->last_seq);
+}
+
+static void check_listener(struct run *run, const struct task *task, const uint64_t *path, uint64_t execution, struct arena *arena)
+{
+	struct step_id id = {.reference = task->reference, .iteration_count = task->loop_depth, .execution = execution};
+	const struct instance *instance = state_find(&run->live->state, task, false, path, task->loop_depth);
+
+	/* A record that is gone, or is of a later execution, listens no more. */
+	struct instance over = {.task = task};
+	memcpy(id.iterations, path, task->loop_depth * sizeof *path);
+	set_listening(run, instance && instance->execution == execution ? instance : &over, step_id_print(arena, &id));
+}
+
+/* An entry about a listen, or about what its foreach does, may have changed whether it listens. Where the record of an earlier execution was in the
+ * way, its own last entry has told so. */
+static void check_listeners(struct run *run, const struct entry *entries, size_t count)
+{
+	struct arena arena;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < count; i++) {
+		struct step_id id;
+		const char *step = json_get_text(entries[i].data, "stepId");
+		const struct task *task = step && step_id_parse(&arena, step, &id) ? definition_find_task(run->live->definition, id.reference) : NULL;
+		if (!task || id.iteration_count != task->loop_depth)
+			continue;
+		if (task->kind == TASK_LISTEN) {
+			check_listener(run, task, id.iterations, id.execution, &arena);
+		} else if (task->parent && task->parent->kind == TASK_LISTEN) {
+			const struct instance *listen = state_find(&run->live->state, task->parent, false, id.iterations, task->parent->loop_depth);
+			if (listen)
+				check_listener(run, task->parent, id.iterations, listen->execution, &arena);
+		}
+	}
+	arena_close(&arena);
+}
+
+/* After the daemon's start nobody listens yet. */
+static void find_listeners(struct run *run)
+{
+	struct arena arena;
+
+	arena_init(&arena);
+	LIST_EACH(link, &run->live->state.live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (instance_listens(instance))
+			check_listener(run, instance->task, instance->path, instance->execution, &arena);
+	}
+	arena_close(&arena);
 }
 
 /* --- effects ------------------------------------------------------------------------------------------------------ */
@@ -728,6 +825,11 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 		}
 		break;
 	}
+	case TRIGGER_EVENT:
+		trigger->step_id = message->offer->step_id;
+		trigger->event = message->offer->event;
+		trigger->event_seq = message->offer->seq;
+		break;
 	case TRIGGER_RESTARTED:
 	case TRIGGER_CONTINUE:
 	case TRIGGER_DEADLINE:
@@ -891,6 +993,7 @@ static void decide(struct run *run)
 	struct engine *engine = run->engine;
 	struct trigger triggers[ENGINE_TRIGGERS_MAX];
 	struct decide_context context = {.origin = engine->config.origin, .daemon_version = engine->config.daemon_version, .values = {find_value, run},
+					 .event_window_ms = engine->config.event_window_ms,
 					 .settle = live->rounds >= ENGINE_EVALUATION_ROUNDS_MAX};
 	const struct engine_submit *submit = first_message(live)->submit;
 	static const struct error none = {0};
@@ -908,7 +1011,8 @@ static void decide(struct run *run)
 	}
 	put_back(live, live->decision.trigger_count);
 	if (live->decision.entry_count == 0) {
-		engine->counts.stale_triggers += live->decision.trigger_count;
+		if (first_message(live)->kind != TRIGGER_EVENT) /* an event that is for others */
+			engine->counts.stale_triggers += live->decision.trigger_count;
 		finish_decision(run, &none);
 		return;
 	}
@@ -940,6 +1044,7 @@ static void break_run(struct run *run, const struct error *error)
 		list_move_all(&rest, &run->live->inbox);
 		live_free(run);
 	}
+	forget_listeners(run);
 	run->stage = STAGE_BROKEN;
 	set_deadline(run, 0);
 	engine->counts.failed++;
@@ -976,6 +1081,7 @@ static void on_values_loaded(struct engine_load_values *load)
 	arena_close(&load->arena);
 	decision_close(&live->decision);
 	decide(run); /* the same triggers, with more values at hand */
+	run_advance(run); /* they may have come to nothing */
 	load_next(engine); /* runs wait for this place too */
 }
 
@@ -1001,6 +1107,7 @@ static void on_evaluated(struct engine_evaluate *evaluate)
 		return;
 	}
 	decide(run); /* the same triggers, with more results at hand */
+	run_advance(run); /* they may have come to nothing */
 }
 
 /* --- after the commit --------------------------------------------------------------------------------------------- */
@@ -1136,6 +1243,9 @@ static void on_entries_committed(struct store_append *append)
 	for (size_t i = 0; i < append->entry_count; i++)
 		emitted |= append->entries[i].kind == ENTRY_EVENT_EMITTED;
 	apply_entries(run);
+	check_listeners(run, append->entries, append->entry_count);
+	if (first_message(live)->offer)
+		first_message(live)->offer->consumed = true;
 	count_time(run);
 	bool ended = release_effects(run);
 	if (first_message(live)->kind == TRIGGER_SUBMITTED) {
@@ -1175,11 +1285,13 @@ static void run_advance(struct run *run)
 {
 	struct run_live *live = run->live;
 
-	if (run->stage != STAGE_IDLE)
+	if (run->stage != STAGE_IDLE || run->advancing)
 		return;
 	while (!list_empty(&live->inbox)) {
 		take_messages(live);
+		run->advancing = true;
 		decide(run);
+		run->advancing = false;
 		if (run->stage != STAGE_IDLE)
 			return;
 		/* A stale trigger changed nothing: on to the next. */
@@ -1206,6 +1318,7 @@ void engine_on_time(struct engine *engine)
 				append_decision(run);
 			else
 				decide(run);
+			run_advance(run);
 			break;
 		case STAGE_IDLE:
 			if (list_empty(&run->live->inbox) && !engine->stopping)
@@ -1299,6 +1412,8 @@ static void on_run_loaded(struct engine_load_run *load)
 		error_wrap(&error, "run %s cannot go on", run->id);
 		break_run(run, &error);
 	} else {
+		if (run->restarted && !run_status_ended(run->live->state.status))
+			find_listeners(run);
 		run->stage = STAGE_IDLE;
 		if (run->restarted) {
 			engine->counts.recovered++;
@@ -1400,6 +1515,24 @@ int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct er
 	return 0;
 }
 
+int engine_offer_event(struct engine *engine, struct engine_offer *offer, struct error *error)
+{
+	struct run *run = find_run(engine, offer->run_id);
+
+	if (!run)
+		return error_set(error, ERR_NOT_FOUND, "run %s is not under way", offer->run_id);
+	if (run->stage == STAGE_BROKEN)
+		return error_set(error, ERR_NOT_FOUND, "run %s cannot be loaded; see the daemon's log", offer->run_id);
+	if (engine->stopping)
+		return error_set(error, ERR_BUSY, "the daemon is stopping");
+	struct message *message = new_message(TRIGGER_EVENT);
+	message->offer = offer;
+	offer->consumed = false;
+	post(run, message, false);
+	run_advance(run);
+	return 0;
+}
+
 int engine_watch(struct engine *engine, struct engine_watch *watch)
 {
 	struct run *run = find_run(engine, watch->id);
@@ -1485,6 +1618,8 @@ void engine_free(struct engine *engine)
 void engine_drop(struct engine *engine)
 {
 	struct error gone = {.code = ERR_CANCELLED, .message = "the daemon is stopping"};
+
+	engine->ports.unlisten = NULL; /* whoever listened goes away too */
 
 	for (size_t i = 0; i < engine->slot_count; i++)
 		while (engine->slots[i]) {

@@ -111,6 +111,7 @@ struct engine_ports {
 
 struct engine_config {
 	const char *origin, *daemon_version;
+	int64_t event_window_ms; /* how far before its start a listener's events may be */
 	int64_t park_after_ms; /* park when the next deadline is further away; negative: never */
 	/* For tests that have to reach them; 0: the limits above. */
 	size_t value_cache_bytes, load_concurrency;

@@ -119,12 +119,12 @@ struct result_source {
 struct decide_context {
 	const char *origin; /* of the log: goes into statements */
 	const char *daemon_version;
-	int64_t event_window_ms; /* how far before its start a listener's events may be */
 	struct value_source values;
 	struct result_source recorded;
 	/* Evaluations are needed again and again: decide as far as one can without, and ask to be continued after that commit. So a chain
 	 * of evaluations costs no decision over all that came before it in the same decision. */
 	bool settle;
+	int64_t event_window_ms; /* how far before its start a listener's events may be */
 };
 
 void decision_init(struct decision *decision);

@@ -414,7 +414,7 @@ static const struct bad bad[] = {
 	{DOCUMENT "do:\n  - '': {set: {x: 1}}\n", "/do/0/", 3, 5, "a task without a name", NULL},
 	/* tasks */
 	{TASK("x"), "/do/0/a", 3, 8, "must be an object, not string", NULL},
-	{TASK("{}"), "/do/0/a", 3, 8, "a task without a kind", "one of call, do, for, fork"},
+	{TASK("{}"), "/do/0/a", 3, 8, "a task without a kind", "one of call, do, emit, for, fork"},
 	{TASK("{sett: {x: 1}}"), "/do/0/a", 3, 8, "a task without a kind", "did you mean 'set'?"},
 	{TASK("{set: {x: 1}, call: http}"), "/do/0/a", 3, 8, "this one has 'set' and 'call'", NULL},
 	{TASK("{fork: {}}"), "/do/0/a/fork", 3, 15, "'branches' is missing in 'fork'", NULL},
@@ -423,8 +423,24 @@ static const struct bad bad[] = {
 	{TASK("{fork: {branches: [b: {set: {x: 1}, then: c}, c: {set: {x: 1}}]}}"), "/do/0/a/fork/branches/0/b/then", 3, 50, "there is no task 'c' in this list", NULL},
 	{TASK("{for: {in: .x}, metadata: {concurrency: 600}, do: [f: {fork: {branches: [b: {set: {x: 1}}, c: {set: {x: 1}}]}}]}"),
 	 "/do/0/a/do/0/f/fork/branches", 3, 80, "more than 1024 tasks under way at once", "metadata.concurrency"},
-	{TASK("{emit: {}}"), "/do/0/a/emit", 3, 9, "task kind 'emit' is not supported in this release", NULL},
-	{TASK("{listen: {}}"), "/do/0/a/listen", 3, 9, "'listen' is not supported in this release", NULL},
+	{TASK("{emit: {}}"), "/do/0/a/emit", 3, 15, "'event' is missing in 'emit'", "event: {with: {type: …}}"},
+	{TASK("{emit: {event: {}}}"), "/do/0/a/emit/event", 3, 23, "'with' is missing in 'event'", NULL},
+	{TASK("{emit: {event: {with: {source: /s}}}}"), "/do/0/a/emit/event/with", 3, 30, "'type' is missing in an event", NULL},
+	{TASK("{emit: {event: {with: {type: 5}}}}"), "/do/0/a/emit/event/with/type", 3, 37, "must be a string, not number", "quote it"},
+	{TASK("{emit: {event: {with: {type: t, roomId: x}}}}"), "/do/0/a/emit/event/with/roomId", 3, 40, "'roomId' cannot be an attribute of an event", "lower-case"},
+	{TASK("{emit: {event: {with: {type: t, level: 1.5}}}}"), "/do/0/a/emit/event/with/level", 3, 47, "a string, a boolean or an integer, not number", NULL},
+	{TASK("{emit: {event: {with: {type: t, specversion: '0.3'}}}}"), "/do/0/a/emit/event/with/specversion", 3, 53, "events are of version 1.0", "leave it out"},
+	{TASK("{emit: {event: {with: {type: t, data: {a: '${ $nobody }'}}}}}"), "/do/0/a/emit/event/with/data/a", 3, 50, "$nobody", NULL},
+	{TASK("{emit: {event: {with: {type: t}, to: x}}}"), "/do/0/a/emit/event/to", 3, 41, "unknown key 'to' in 'event'", NULL},
+	{TASK("{listen: {}}"), "/do/0/a/listen", 3, 17, "'to' is missing in 'listen'", NULL},
+	{TASK("{listen: {to: {one: {with: {type: a}}}, read: all}}"), "/do/0/a/listen/read", 3, 54, "'all' is none of: data, envelope, raw", NULL},
+	{TASK("{listen: {to: {one: {with: {type: a}}}, read: '${ .x }'}}"), "/do/0/a/listen/read", 3, 54, "cannot be an expression", "data, envelope or raw"},
+	{TASK("{listen: {to: {one: {with: {type: a}}}, timeout: 5}}"), "/do/0/a/listen/timeout", 3, 48, "unknown key 'timeout' in 'listen'", NULL},
+	{TASK("{listen: {to: {any: [], until: '$item.x'}}, foreach: {do: []}}"), "/do/0/a/listen/to/until", 3, 39, "$item", NULL},
+	{TASK("{listen: {to: {any: []}}, foreach: {item: e, at: e}}"), "/do/0/a/foreach", 3, 43, "'item' and 'at' name the same variable $e", NULL},
+	{TASK("{listen: {to: {any: []}}, foreach: {input: {from: .x}}}"), "/do/0/a/foreach/input", 3, 44, "unknown key 'input' in 'foreach'", NULL},
+	{TASK("{listen: {to: {any: []}}, foreach: {do: [{x: {set: {b: '${ $item.[ }'}}}]}}"), "/do/0/a/foreach/do/0/x/set/b", 3, 63, "", NULL},
+	{TASK("{listen: {to: {any: []}}, foreach: {output: {as: $nobody}}}"), "/do/0/a/foreach/output/as", 3, 57, "$nobody", NULL},
 	/* run */
 	{TASK("{run: {}}"), "/do/0/a/run", 3, 14, "'workflow' is missing in 'run'", "workflow: {namespace"},
 	{TASK("{run: {shell: {command: ls}}}"), "/do/0/a/run/shell", 3, 15, "'shell' is not supported in this release", NULL},
@@ -913,9 +929,16 @@ START_TEST(expressions_for_jq_are_kept)
 
 	load_good(&fixture, DOCUMENT "do:\n"
 			    "  - a: {set: {x: '${ .a | length }', y: '${ .plain }', z: ['${ $input + $x }']}}\n"
-			    "  - b: {for: {in: '.x[]', each: row}, do: [{c: {set: {v: '${ \"\\($row) $none $context\" }'}}}]}\n");
+			    "  - b: {for: {in: '.x[]', each: row}, do: [{c: {set: {v: '${ \"\\($row) $none $context\" }'}}}]}\n"
+			    "  - e: {emit: {event: {with: {type: t, data: {x: '${ .a + 1 }'}}}}}\n"
+			    "  - l: {listen: {to: {any: [{with: {data: '${ .t > $input.t }'}, correlate: {k: {from: .a.b + 1, expect: '${ .a + 1 }'}}}], until: length > 3}},\n"
+			    "        foreach: {item: e, output: {as: .x + $e}, export: {as: '$e + 1'}, do: [{c: {set: {v: '${ $e + $index }'}}}]}}\n");
 	const struct definition *definition = fixture.definition;
-	static const char *const pointers[] = {"/do/0/a/set/x", "/do/0/a/set/z/0", "/do/1/b/for/in", "/do/1/b/do/0/c/set/v"};
+	static const char *const pointers[] = {
+		"/do/0/a/set/x", "/do/0/a/set/z/0", "/do/1/b/for/in", "/do/1/b/do/0/c/set/v", "/do/2/e/emit/event/with/data/x", "/do/3/l/listen/to/any/0/with/data",
+		"/do/3/l/listen/to/any/0/correlate/k/from", "/do/3/l/listen/to/any/0/correlate/k/expect", "/do/3/l/listen/to/until", "/do/3/l/foreach/output/as",
+		"/do/3/l/foreach/export/as", "/do/3/l/foreach/do/0/c/set/v",
+	};
 	ck_assert_uint_eq(definition->expression_count, COUNT_OF(pointers));
 	for (size_t i = 0; i < COUNT_OF(pointers); i++)
 		ck_assert_str_eq(definition->expressions[i].pointer, pointers[i]);
