@@ -295,6 +295,25 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 	case ENTRY_FACT_RECORDED:
 		check_fact(world, run, entry);
 		break;
+	case ENTRY_EVENT_EMITTED:
+		if (step->started || step->ended)
+			broken(world, run, "%s emits, but has begun already", step->id);
+		world->counters.emitted++;
+		break;
+	case ENTRY_EVENT_CONSUMED: {
+		uint64_t seq = (uint64_t)json_get_number(entry->data, "eventSeq", 0);
+		const struct sent *sent = events_find(world, seq);
+		struct digest digest, was;
+		if (step->ended || !step->started)
+			broken(world, run, "%s consumes an event, but is not under way", step->id);
+		if (!sent || seq <= step->last_event)
+			broken(world, run, "%s consumes event %" PRIu64 ", which is none or not behind event %" PRIu64, step->id, seq, step->last_event);
+		was = digest_of(sent->bytes);
+		if (!json_get_digest(entry->data, "event", &digest) || !digest_equal(&digest, &was))
+			broken(world, run, "%s consumes another event than the one at %" PRIu64, step->id, seq);
+		step->last_event = seq;
+		break;
+	}
 	default:
 		broken(world, run, "%s is no entry of a run here", entry_kind_name(entry->kind));
 	}
@@ -362,7 +381,7 @@ void check_start(struct world *world, const struct attempt *attempt)
 	size_t depth = attempt->id.iteration_count;
 	while (depth > 0) {
 		loop = loop->parent;
-		if (loop->kind != TASK_FOR)
+		if (!task_is_loop(loop))
 			continue;
 		depth--;
 		uint64_t seen[FOR_CONCURRENCY_MAX];
@@ -548,6 +567,7 @@ void check_rest(struct world *world)
 		if (run->created && !run->ended)
 			broken(world, run, "nothing is left to happen, but it has not ended (%s)", engine_run_is_open(world->engine, run->id) ? "the engine knows it" : "the engine has forgotten it");
 	}
+	events_check_rest(world);
 	engine_counts(world->engine, &counts);
 	if (counts.open != 0 || counts.in_flight != 0 || counts.committing != 0 || counts.failed != 0)
 		broken(world, NULL, "at rest the engine counts open=%" PRIu64 " in flight=%" PRIu64 " committing=%" PRIu64 " failed=%" PRIu64, counts.open,

@@ -116,10 +116,14 @@ static void store_entry(struct world *world, struct entry *entry)
 		}
 		run->seqs[run->seq_count++] = entry->seq;
 		check_stored(world, run, entry);
+		if (entry->kind == ENTRY_RUN_CREATED)
+			events_feed(world);
 	} else if (entry->kind == ENTRY_DEFINITION_ADDED) {
 		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
 			world->definition_added[i] |= digest_equal(&world->definitions[i]->digest, &stored->values[0].digest);
 	}
+	if (entry->kind == ENTRY_EVENT_RECEIVED || entry->kind == ENTRY_EVENT_EMITTED)
+		events_add(world, entry);
 	buffer_close(&out);
 	arena_close(&arena);
 }
@@ -133,13 +137,18 @@ static void commit_one(struct world *world, struct store_append *append)
 			error_set(&append->error, ERR_EXISTS, "there is a run of this id");
 			return;
 		}
+		struct digest key;
+		if (entry->kind == ENTRY_EVENT_RECEIVED && json_get_digest(entry->data, "key", &key) && events_know(world, &key)) {
+			error_set(&append->error, ERR_EXISTS, "there is an event of this key");
+			return;
+		}
 	}
 	append->seq_first = world->journal.count;
 	for (size_t i = 0; i < append->entry_count; i++)
 		store_entry(world, &append->entries[i]);
 }
 
-static bool some_run_is_open(const struct world *world)
+bool journal_has_open_run(const struct world *world)
 {
 	for (size_t i = 0; i < world->run_count; i++)
 		if (world->runs[i]->created && !world->runs[i]->ended)
@@ -172,7 +181,7 @@ static void on_commit(struct world *world, void *arg)
 		world_at(world, random_between(&world->random, 100, 8000), true, on_commit, NULL);
 	}
 	/* Each seed crashes and loads a run at least once. */
-	bool forced = world->faults && journal->batches >= 2 && (world->counters.crashes == 0 || world->counters.loads == 0) && some_run_is_open(world);
+	bool forced = world->faults && journal->batches >= 2 && (world->counters.crashes == 0 || world->counters.loads == 0) && journal_has_open_run(world);
 	bool crash = forced || (world->faults && random_chance(&world->random, 12));
 	unsigned crash_when = forced ? 0 : (unsigned)random_below(&world->random, 3);
 	if (crash && crash_when == 0) {

@@ -2,6 +2,7 @@
  * has to be what the journal says, task by task, and how the run ended; and no task may stand in the journal that it does not meet.
  * It shares the evaluation of expressions with the engine (tests/unit/language checks that) and nothing else. */
 #include "tests/simulation/simulation.h"
+#include "workflow/base/time.h"
 #include "workflow/language/expression.h"
 #include "workflow/language/json_schema.h"
 #include "workflow/value_index.h"
@@ -62,6 +63,9 @@ struct oracle {
 	const struct task *task;
 	const struct json *dot, *task_input, *raw_input, *output, *raw_output;
 	const struct json *context;
+	const struct entry *entries;
+	size_t count;
+	const char *step; /* of the task at hand, as its record has it */
 };
 
 static const struct json *value_of(const struct oracle *o, const struct json *data, const char *name)
@@ -434,6 +438,133 @@ static struct result run_fork(struct oracle *o, const struct task *task, const s
 	return all;
 }
 
+static const struct entry *find_entry(const struct oracle *o, enum entry_kind kind, const char *step)
+{
+	for (size_t i = 0; i < o->count; i++) {
+		const char *of = json_get_text(o->entries[i].data, "stepId");
+		if (o->entries[i].kind == kind && of && strcmp(of, step) == 0)
+			return &o->entries[i];
+	}
+	return NULL;
+}
+
+/* The event is what its attributes give, with the step's key and the time of its entry. */
+static struct result run_emit(struct oracle *o, const struct task *task, const struct json *input)
+{
+	const struct entry *entry = find_entry(o, ENTRY_EVENT_EMITTED, o->step);
+	const struct json *with = evaluate(o, task, input, task->emit, NULL);
+	char key[DIGEST_HEX_LEN + 1], time[TIME_TEXT_LEN + 1];
+	struct step_id id;
+
+	if (!with)
+		return failed;
+	if (!entry)
+		broken(o->world, o->run, "%s has emitted nothing", o->step);
+	struct json *event = json_copy(o->arena, with);
+	CHECK(step_id_parse(o->arena, o->step, &id));
+	step_idempotency_key(o->run->id, &id, key);
+	json_set_text(o->arena, event, "specversion", "1.0");
+	json_set_text(o->arena, event, "id", key);
+	time_text(entry->time_ms, time);
+	json_set_text(o->arena, event, "time", time);
+	if (!json_get(event, "source"))
+		json_set(o->arena, event, "source", json_printf(o->arena, "https://reprise.example/simulation/simulation/%s/1.0.0", o->run->definition->name));
+	if (!json_equal(value_of(o, entry->data, "event"), event))
+		broken(o->world, o->run, "%s emits something else than\n%s", o->step, (const char *)json_print_arena(event, o->arena).data);
+	return (struct result){GAVE, false, event, 0};
+}
+
+/* Some other listener of the run had it. */
+static bool consumed_elsewhere(const struct oracle *o, uint64_t seq, const char *step)
+{
+	for (size_t i = 0; i < o->count; i++)
+		if (o->entries[i].kind == ENTRY_EVENT_CONSUMED && (uint64_t)json_get_number(o->entries[i].data, "eventSeq", 0) == seq &&
+		    strcmp(json_get_text(o->entries[i].data, "stepId"), step) != 0)
+			return true;
+	return false;
+}
+
+/* Through all events of the journal, in order: each that matches was consumed, and no other one. */
+static struct result run_listen(struct oracle *o, const struct task *task, const struct json *input)
+{
+	const char *step = o->step;
+	const struct entry *started = find_entry(o, ENTRY_TASK_STARTED, step), *last = NULL;
+	const struct json *of = json_pointer_get(o->run->definition->document, task->reference), *to = json_get(json_get(of, "listen"), "to");
+	const char *read = json_get_text(json_get(of, "listen"), "read"), *until = json_get_text(to, "until");
+	struct json *items = json_array(o->arena), *outputs = json_array(o->arena);
+	struct listening listening = {0};
+	int64_t since_ms = 0;
+	size_t at = 0;
+	struct bytes inner;
+
+	if (until && expression_unwrap(until, &inner))
+		until = arena_text_len(o->arena, (const char *)inner.data, inner.len);
+	if (!started)
+		return failed; /* its own input, or a duration */
+	CHECK(time_parse(json_get_text(started->data, "since"), &since_ms));
+	o->world->counters.listens++;
+	for (size_t i = 0; i < o->world->sent_count && !listening.over; i++) {
+		const struct sent *sent = &o->world->sent[i];
+		const struct json *event = json_parse(o->arena, sent->bytes, JSON_STORED, NULL, NULL);
+		struct listening before = listening;
+		bool is_until;
+
+		if (sent->time_ms < since_ms || !events_match(to, &listening, event, &is_until))
+			continue;
+		while (at < o->count && (o->entries[at].kind != ENTRY_EVENT_CONSUMED || strcmp(json_get_text(o->entries[at].data, "stepId"), step) != 0))
+			at++;
+		uint64_t consumed = at < o->count ? (uint64_t)json_get_number(o->entries[at].data, "eventSeq", 0) : UINT64_MAX;
+		if (consumed != sent->seq) {
+			listening = before;
+			if (sent->seq < started->seq && consumed_elsewhere(o, sent->seq, step))
+				continue;
+			if (consumed == UINT64_MAX)
+				break; /* it ended before it was offered this one */
+			broken(o->world, o->run, "%s takes event %llu, though event %llu is for it", step, (unsigned long long)consumed, (unsigned long long)sent->seq);
+		}
+		last = &o->entries[at++];
+		if (json_get_boolean(last->data, "until", false) != is_until)
+			broken(o->world, o->run, "%s takes event %llu as what it is not", step, (unsigned long long)consumed);
+		if (!is_until) {
+			const struct json *data = json_get(event, "data"), *item = read && strcmp(read, "envelope") == 0 ? event : data ? data : json_null(o->arena);
+			if (read && strcmp(read, "raw") == 0 && data && !json_is(data, JSON_STRING))
+				item = json_text(o->arena, (const char *)json_print_arena(data, o->arena).data);
+			json_add(o->arena, items, (struct json *)item);
+		}
+		if (until && !is_until) {
+			const struct scope scope = {scope_get, o, compute};
+			const struct json *holds = NULL;
+			struct error error = {0};
+			o->task = task;
+			o->dot = items;
+			listening.over = expression_eval(o->arena, until, &scope, &holds, &error) == 0 && json_truthy(holds);
+		}
+		if (json_get_boolean(last->data, "last", false) != listening.over)
+			broken(o->world, o->run, "%s %s with event %llu, listening to %s", step, listening.over ? "ends" : "goes on", (unsigned long long)consumed,
+			       (const char *)json_print_arena(to, o->arena).data);
+	}
+	for (; at < o->count; at++)
+		if (o->entries[at].kind == ENTRY_EVENT_CONSUMED && strcmp(json_get_text(o->entries[at].data, "stepId"), step) == 0)
+			broken(o->world, o->run, "%s takes event %llu, which is not for it", step, (unsigned long long)json_get_number(o->entries[at].data, "eventSeq", 0));
+	if (task->body.count == 0)
+		return (struct result){listening.over ? GAVE : CUT, false, items, 0};
+	size_t depth = o->loop_count++;
+	struct result all = {listening.over ? GAVE : CUT, false, outputs, 0};
+	for (uint64_t i = 0; i < json_count(items); i++) {
+		o->loops[depth].task = task;
+		o->loops[depth].items = items;
+		o->loops[depth].index = i;
+		struct result one = run_list(o, task, &task->body, input);
+		if (one.fate != GAVE) {
+			all = one;
+			break;
+		}
+		json_add(o->arena, outputs, (struct json *)one.value);
+	}
+	o->loop_count--;
+	return all;
+}
+
 static struct result run_inside(struct oracle *o, const struct task *task, const struct json *input, bool *known)
 {
 	struct result result = {GAVE, false, NULL};
@@ -476,6 +607,10 @@ static struct result run_inside(struct oracle *o, const struct task *task, const
 	case TASK_WAIT:
 		result.value = input;
 		return result;
+	case TASK_EMIT:
+		return run_emit(o, task, input);
+	case TASK_LISTEN:
+		return run_listen(o, task, input);
 	case TASK_CALL:
 		break;
 	}
@@ -504,6 +639,7 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 		return (struct result){CUT, false, NULL};
 	uint64_t until = o->until;
 	o->until = record->seq;
+	o->step = json_get_text(record->data, "stepId");
 	if (task->run_if) {
 		o->raw_input = input;
 		const struct json *holds = evaluate(o, task, input, NULL, task->run_if);
@@ -600,7 +736,7 @@ void oracle_check(struct world *world, struct run_model *run, struct arena *aren
 {
 	struct oracle *o = arena_zero(arena, sizeof *o);
 
-	*o = (struct oracle){.world = world, .run = run, .arena = arena, .until = UINT64_MAX};
+	*o = (struct oracle){.world = world, .run = run, .arena = arena, .until = UINT64_MAX, .entries = entries, .count = count};
 	value_index_make(&o->values, arena, entries, count);
 	read_records(o, entries, count);
 	o->input = value_of(o, entries[0].data, "input");

@@ -101,7 +101,7 @@ static struct json *usual_object(struct program *p)
 static void add_data_flow(struct program *p, const char *kind, struct json *task)
 {
 	struct json *input = json_object(p->arena), *output = json_object(p->arena), *export = json_object(p->arena), *made;
-	bool odd_output = strcmp(kind, "for") == 0 || strcmp(kind, "fork") == 0 || strcmp(kind, "extraction") == 0 || (p->odd_input && strcmp(kind, "switch") == 0);
+	bool odd_output = strcmp(kind, "for") == 0 || strcmp(kind, "fork") == 0 || strcmp(kind, "extraction") == 0 || strcmp(kind, "emit") == 0 || strcmp(kind, "listen") == 0 || (p->odd_input && strcmp(kind, "switch") == 0);
 
 	if (!p->odd_input && chance(p, 150)) {
 		if (chance(p, 500)) {
@@ -209,7 +209,7 @@ static void add_set(struct program *p, struct json *list, const char *from)
 	if (chance(p, 200))
 		set_expression(p, set, "when", PICK(p, "$workflow.startedAt.iso8601", "$task.reference", "$runtime.version", "$context", "$context.n", "$context.by", "$task.name"));
 	if (chance(p, 200))
-		set_expression(p, set, "more", PICK(p, ".n < 5", ".short[0]", ".short[-1]", ".nothing.at.all", ".n == 3", "true"));
+		set_expression(p, set, "more", from && p->stays ? "true" /* a path into an array faults */ : PICK(p, ".n < 5", ".short[0]", ".short[-1]", ".nothing.at.all", ".n == 3", "true"));
 	if (chance(p, p->loops ? 60 : 250))
 		json_set(p->arena, set, "pad", padding(p, padding_len(p->random)));
 	if (!p->loops && chance(p, 200))
@@ -498,6 +498,115 @@ static void add_fork(struct program *p, struct json *list)
 		add_set(p, list, ".");
 }
 
+static struct json *make_filter(struct program *p, bool correlates)
+{
+	struct json *filter = json_object(p->arena), *with = json_object(p->arena), *correlate = json_object(p->arena), *room = json_object(p->arena);
+
+	json_set_text(p->arena, with, "type", PICK(p, "t0", "t1", "t2", "t3", "^t[01]$", "emitted"));
+	if (chance(p, 200))
+		json_set_text(p->arena, with, "source", PICK(p, "/sensor", "/other"));
+	if (strcmp(json_get_text(with, "type"), "emitted") == 0) /* nobody may emit one: any event is better than none */
+		json_remove(with, "type");
+	if (chance(p, 300) || json_count(with) == 0)
+		json_set_text(p->arena, with, "data", PICK(p, "${ .n > 3 }", "${ .n < 7 }", "${ (.n + 0) % 2 == 0 }"));
+	json_set(p->arena, filter, "with", with);
+	if (correlates) {
+		json_set_text(p->arena, room, "from", PICK(p, ".room", "${ .room }"));
+		if (chance(p, 150))
+			json_set_text(p->arena, room, "expect", "r1");
+		json_set(p->arena, correlate, "room", room);
+		json_set(p->arena, filter, "correlate", correlate);
+	}
+	return filter;
+}
+
+static struct json *make_filters(struct program *p)
+{
+	struct json *filters = json_array(p->arena);
+	bool correlates = chance(p, 300);
+
+	for (uint64_t i = random_between(p->random, 1, 3); i > 0; i--)
+		json_add(p->arena, filters, make_filter(p, correlates));
+	if (correlates) /* what one of them expects all of them do; the matcher of the simulation looks at each alone */
+		for (size_t i = 0; i < json_count(filters); i++)
+			json_remove(json_get(json_get(json_at(filters, i), "correlate"), "room"), "expect");
+	return filters;
+}
+
+static void add_listen(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *listen = json_object(p->arena), *to = json_object(p->arena), *until, *foreach = json_object(p->arena);
+	uint64_t dice = random_below(p->random, 100);
+
+	if (dice < 25) {
+		json_set(p->arena, to, "one", make_filter(p, chance(p, 300)));
+	} else if (dice < 45) {
+		json_set(p->arena, to, "all", make_filters(p));
+	} else {
+		json_set(p->arena, to, "any", chance(p, 300) ? json_array(p->arena) : make_filters(p));
+		if (dice < 65) {
+			json_set_text(p->arena, to, "until", PICK(p, ".[1]", "${ .[2] }", ".[0]", "true"));
+		} else if (dice < 85) {
+			until = json_object(p->arena);
+			if (chance(p, 600))
+				json_set(p->arena, until, "one", make_filter(p, false));
+			else
+				json_set(p->arena, until, "all", make_filters(p));
+			json_set(p->arena, to, "until", until);
+		}
+	}
+	json_set(p->arena, listen, "to", to);
+	if (chance(p, 500) || json_is(json_get(to, "until"), JSON_STRING)) /* an event without data would never let `.[1]` hold */
+		json_set_text(p->arena, listen, "read", json_is(json_get(to, "until"), JSON_STRING) ? "envelope" : PICK(p, "data", "envelope", "raw"));
+	json_set(p->arena, task, "listen", listen);
+	if (p->loops < PROGRAM_LOOPS_MAX && chance(p, 400)) {
+		p->loops++;
+		json_set_text(p->arena, foreach, "item", arena_printf(p->arena, "row%u", p->loops));
+		json_set_text(p->arena, foreach, "at", arena_printf(p->arena, "at%u", p->loops));
+		if (chance(p, 850))
+			json_set(p->arena, foreach, "do", make_list(p, (unsigned)random_between(p->random, 1, 2)));
+		if (chance(p, 300)) {
+			struct json *output = json_object(p->arena), *as = json_object(p->arena);
+			set_expression(p, as, "at", arena_printf(p->arena, "$at%u", p->loops));
+			set_expression(p, as, "seen", "$context.n");
+			json_set(p->arena, output, "as", as);
+			json_set(p->arena, foreach, "output", output);
+		}
+		if (p->forks == 0 && chance(p, 300)) {
+			struct json *export = json_object(p->arena), *as = json_object(p->arena);
+			set_expression(p, as, "n", arena_printf(p->arena, "$at%u", p->loops));
+			json_set(p->arena, export, "as", as);
+			json_set(p->arena, foreach, "export", export);
+		}
+		p->loops--;
+		json_set(p->arena, task, "foreach", foreach);
+	}
+	add_task(p, list, "listen", task);
+	add_set(p, list, ".");
+}
+
+static void add_emit(struct program *p, struct json *list)
+{
+	struct json *task = json_object(p->arena), *emit = json_object(p->arena), *event = json_object(p->arena), *with = json_object(p->arena), *data = json_object(p->arena);
+
+	json_set_text(p->arena, with, "type", PICK(p, "t0", "t1", "t2", "emitted"));
+	if (chance(p, 500))
+		json_set_text(p->arena, with, "source", PICK(p, "/sensor", "/run"));
+	if (chance(p, 500))
+		json_set_text(p->arena, with, "room", PICK(p, "r0", "r1", "r2"));
+	set_expression(p, data, "n", ".n");
+	if (chance(p, 300))
+		set_expression(p, data, "computed", shape_value(p->random, p->arena, p->loops));
+	if (p->may_fail && chance(p, 100))
+		set_expression(p, data, "bad", ".doc - 1");
+	json_set(p->arena, with, "data", data);
+	json_set(p->arena, event, "with", with);
+	json_set(p->arena, emit, "event", event);
+	json_set(p->arena, task, "emit", emit);
+	add_task(p, list, "emit", task);
+	add_set(p, list, ".");
+}
+
 /* Some tasks that give the usual object leave their list's order: forward, out of it, or to the end of all. */
 static void add_jumps(struct program *p, struct json *list)
 {
@@ -553,8 +662,14 @@ static struct json *make_list(struct program *p, unsigned count)
 	struct json *list = json_array(p->arena);
 
 	for (unsigned i = 1; i < count && p->tasks < PROGRAM_TASKS_MAX; i++) {
-		uint64_t dice = random_below(p->random, 100);
-		if (dice < 25 && p->loops < PROGRAM_LOOPS_MAX) {
+		uint64_t dice = random_below(p->random, 125);
+		if (dice >= 118) {
+			add_emit(p, list);
+		} else if (dice >= 109 && p->loops < 2) {
+			add_listen(p, list);
+		} else if (dice >= 100 && p->tries < 2) {
+			add_try(p, list);
+		} else if (dice < 25 && p->loops < PROGRAM_LOOPS_MAX) {
 			add_loop(p, list);
 		} else if (dice < 40) {
 			struct json *task = json_object(p->arena);

@@ -56,6 +56,7 @@ struct step_model {
 	bool must_retry;
 	struct timer_model due, timeout, attempt_due; /* what it waits for */
 	uint64_t ended_us;
+	uint64_t last_event; /* consumed */
 };
 
 struct run_model {
@@ -133,7 +134,16 @@ struct attempt {
 
 struct counters {
 	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, value_loads, parks, cancels, replays, retries, interruptions, facts,
-		attempts, refused, caught, tries, fired, steps_clock, folds, evaluations, oracle_tasks, checks, children, attached, orphans, events;
+		attempts, refused, caught, tries, fired, steps_clock, folds, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
+		listens;
+};
+
+/* An event that the journal has. */
+struct sent {
+	uint64_t seq;
+	int64_t time_ms;
+	struct digest key;
+	struct bytes bytes;
 };
 
 struct options {
@@ -170,6 +180,11 @@ struct world {
 	struct arena arena;
 	struct counters counters;
 	struct list clients;
+	struct sent *sent; /* in order */
+	size_t sent_count, sent_cap;
+	struct list senders, listeners;
+	unsigned feed_count;
+	bool feeding;
 };
 
 int world_run(uint64_t seed, const struct options *options);
@@ -204,6 +219,27 @@ int attempt_start(void *world, struct activity *activity, struct error *error);
 void attempt_cancel(void *world, struct activity *activity);
 void attempt_close(void *world, struct activity *activity);
 void attempts_interrupt(struct world *world); /* the daemon goes away cleanly */
+
+bool journal_has_open_run(const struct world *world);
+
+/* events.c: senders, the hub (ports of the engine), a matcher of its own */
+void events_add(struct world *world, const struct entry *entry);
+bool events_know(const struct world *world, const struct digest *key);
+const struct sent *events_find(const struct world *world, uint64_t seq);
+void events_feed(struct world *world);
+void events_listen(void *world, const char *run_id, const char *step_id, const struct task *task, struct definition *definition, int64_t since_ms, uint64_t after_seq);
+void events_unlisten(void *world, const char *run_id, const char *step_id);
+void events_forget_appends(struct world *world);
+void events_forget_listeners(struct world *world);
+void events_check_rest(const struct world *world);
+void events_close(struct world *world);
+/* What a listen has had so far, told from its definition's text alone. */
+struct listening {
+	uint64_t met, until_met;
+	const struct json *room; /* that is expected; NULL: any */
+	bool over; /* nothing more is wanted; where `until` is an expression the caller knows */
+};
+bool events_match(const struct json *to, struct listening *listening, const struct json *event, bool *is_until);
 
 /* expressions.c: for programs.c, text of expressions that need jq; for oracle.c, what they have to give (NULL: none of them); a port of the engine */
 const char *shape_value(struct random *random, struct arena *arena, unsigned loops);

@@ -135,10 +135,11 @@ static void start_engine(struct world *world)
 {
 	const struct engine_ports ports = {
 		.arg = world, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = journal_append, .load_run = journal_load_run,
-		.load_values = journal_load_values, .evaluate = expression_evaluate, .start_activity = attempt_start, .cancel_activity = attempt_cancel, .close_activity = attempt_close,
+		.load_values = journal_load_values, .evaluate = expression_evaluate, .listen = events_listen, .unlisten = events_unlisten, .start_activity = attempt_start, .cancel_activity = attempt_cancel, .close_activity = attempt_close,
 		.on_committed = check_committed, .on_run_failed = port_run_failed,
 	};
 	struct engine_config config = {.origin = "reprise.example/simulation", .daemon_version = "1.2.3",
+				       .event_window_ms = random_chance(&world->random, 500) ? 0 : (int64_t)random_below(&world->random, 5000),
 				       .park_after_ms = (int64_t)random_below(&world->random, PARK_AFTER_MAX_MS)};
 
 	if (random_chance(&world->random, 100))
@@ -151,6 +152,7 @@ static void start_engine(struct world *world)
 	world->boot++;
 	world->armed_ms = 0;
 	world->stopping = false;
+	events_forget_listeners(world);
 	children_init(&world->children, &children);
 	world->engine = world->children.engine = engine_new(&config, &ports);
 	world_at(world, 0, true, on_sweep, NULL);
@@ -170,6 +172,7 @@ void world_crash(struct world *world)
 	world->counters.crashes++;
 	journal_forget_queue(&world->journal);
 	children_abandon(&world->children);
+	events_forget_appends(world);
 	engine_drop(world->engine);
 	close_children(world);
 	if (!list_empty(&world->attempts))
@@ -195,6 +198,7 @@ static void on_stopping(struct world *world, void *arg)
 	engine_free(world->engine);
 	close_children(world);
 	journal_forget_queue(&world->journal);
+	events_forget_appends(world);
 	start_engine(world);
 }
 
@@ -515,6 +519,7 @@ static void close_world(struct world *world)
 	children_abandon(&world->children);
 	engine_free(world->engine);
 	close_children(world);
+	events_close(world);
 	while (!list_empty(&world->clients)) {
 		struct client *client = CONTAINER_OF(world->clients.next, struct client, link);
 		list_remove(&client->link);
@@ -554,6 +559,8 @@ int world_run(uint64_t seed, const struct options *options)
 	arena_init(&world.arena);
 	list_init(&world.attempts);
 	list_init(&world.clients);
+	list_init(&world.senders);
+	list_init(&world.listeners);
 	journal_open(&world.journal);
 	load_programs(&world);
 	start_engine(&world);
@@ -575,14 +582,14 @@ int world_run(uint64_t seed, const struct options *options)
 	char hex[DIGEST_HEX_LEN + 1];
 	digest_hex(&root, hex);
 	printf("seed %" PRIu64 ": runs=%" PRIu64 " entries=%zu crashes=%" PRIu64 " stops=%" PRIu64 " faults=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64
-	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " log=%.16s ok\n",
+	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " events=%zu consumed=%" PRIu64 " listens=%" PRIu64 " emits=%" PRIu64 " log=%.16s ok\n",
 	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->fired, c->caught, c->tries, c->cancels, c->facts,
-	       c->replays, c->children, hex);
+	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, hex);
 	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
-		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " events=%" PRIu64 "\n",
+		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 "\n",
 		       c->completed, c->faulted, c->cancelled, c->attempts, c->refused, c->interruptions, c->value_loads, c->steps_clock, c->checks, c->folds,
-		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->events);
+		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->offers, c->duplicates, c->listeners, c->events);
 	close_world(&world);
 	return 0;
 }
