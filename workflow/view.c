@@ -512,9 +512,7 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
 			view_add_record(arena, value_of(v, entry->data, "record"), &active, &queued, sum);
 		add_wait(arena, &waits, entry, entries[0].time_ms, &queued);
-		if ((include & VIEW_EVENTS) && entry->kind == ENTRY_EVENT_EMITTED)
-			json_add(arena, events, value_of(v, entry->data, "event"));
-		else if (include & VIEW_EVENTS)
+		if (include & VIEW_EVENTS)
 			view_cloud_events(arena, entry, origin, events);
 	}
 	json_set_text(arena, run, "status", status);

@@ -503,8 +503,11 @@ START_TEST(emitting)
 	ck_assert_ptr_null(f.state.emitted);
 	check_record(&f);
 	/* The run's document has it among its events. */
-	struct json *run = view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_EVENTS);
-	ck_assert_str_eq(json_get_text(json_at(json_get(run, "events"), 1), "type"), "greeted");
+	struct json *events = json_get(view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_EVENTS), "events");
+	size_t greeted = 0;
+	for (size_t i = 0; i < json_count(events); i++)
+		greeted += strcmp(json_get_text(json_at(events, i), "type"), "greeted") == 0;
+	ck_assert_uint_eq(greeted, 1);
 	fixture_close(&f);
 
 	/* Without a source: the workflow's own. With output.as the output is another value. */
