@@ -8,6 +8,7 @@
 #include "workflow/language/openapi.h"
 
 enum { MAX_TOKENS_MAX = 10000000, SECTION_TOKENS_MAX = 1000000, RUNTIME_NAME_MAX = 64, METHOD_LEN_MAX = 32 };
+enum { FAILED_SCHEMA_BYTES = DEFINITION_SCHEMA_BYTES_MAX / (2 * DEFINITION_PROBLEMS_MAX) }; /* one that is wrong has cost time too */
 
 /* A member of the arguments and the check of its value; the pointer stands at the value then. */
 typedef void (*check_value)(struct checker *checker, const struct json *value);
@@ -340,8 +341,19 @@ static struct json_schema *compile_schema(struct checker *checker, const struct 
 	struct arena arena;
 	const char *text, *pointer;
 	size_t len = checker->pointer.len;
-	struct json_schema *schema = json_schema_compile(value, NULL, 0, &error);
+	struct json_schema *schema;
 
+	if (checker->too_many_schemas)
+		return NULL;
+	schema = json_schema_compile(value, NULL, 0, &error);
+	checker->schema_bytes += schema ? json_schema_size(schema) : FAILED_SCHEMA_BYTES;
+	checker->too_many_schemas = checker->schema_bytes > DEFINITION_SCHEMA_BYTES_MAX;
+	if (checker->too_many_schemas) {
+		checker_fail(checker, NULL, "the JSON Schemas up to here take more than %d MiB of memory (DEFINITION_SCHEMA_BYTES_MAX)",
+			     DEFINITION_SCHEMA_BYTES_MAX >> 20);
+		json_schema_free(schema);
+		return NULL;
+	}
 	if (schema)
 		return schema;
 	arena_init(&arena);

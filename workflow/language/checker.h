@@ -17,6 +17,9 @@ struct checker {
 	size_t function_count;
 	size_t function_errors; /* found in them */
 	bool too_many_tasks; /* was told */
+	size_t function_values; /* of functions, at all calls together */
+	size_t schema_bytes; /* of all schemas, compiled */
+	bool too_many_values, too_many_schemas; /* were told */
 	bool only_checks; /* functions are checked where they stand: calls in them are not expanded */
 	const char *variables[CHECKER_VARIABLES_MAX]; /* names allowed after "$" */
 	size_t variable_count;

@@ -858,6 +858,35 @@ static void check_functions(struct checker *checker, const struct json *function
 	checker->definition->task_count = task_count;
 }
 
+/* What looking at a function costs, as DEFINITION_FUNCTION_VALUES_MAX counts it. */
+static size_t weigh(const struct json *value)
+{
+	enum { TEXT_BYTES_PER_VALUE = 64 };
+	size_t weight = 1;
+
+	if (value->type == JSON_STRING)
+		return 1 + value->string.len / TEXT_BYTES_PER_VALUE;
+	for (size_t i = 0; value->type == JSON_ARRAY && i < value->array.count; i++)
+		weight += weigh(value->array.items[i]);
+	for (size_t i = 0; value->type == JSON_OBJECT && i < value->object.count; i++)
+		weight += weigh(value->object.members[i].value) + value->object.members[i].name_len / TEXT_BYTES_PER_VALUE;
+	return weight;
+}
+
+/* A function is read anew for each call of it: a small text could ask for very much work. */
+static bool may_expand(struct checker *checker, const char *name, const struct json *function)
+{
+	if (checker->too_many_values)
+		return false;
+	checker->function_values += weigh(function);
+	checker->too_many_values = checker->function_values > DEFINITION_FUNCTION_VALUES_MAX;
+	if (checker->too_many_values)
+		checker_fail(checker, "call it less often, or make it smaller",
+			     "with this call of '%.80s' the functions hold more than %d values (DEFINITION_FUNCTION_VALUES_MAX)", name,
+			     DEFINITION_FUNCTION_VALUES_MAX);
+	return !checker->too_many_values;
+}
+
 /* `call: NAME` of use.functions becomes a `do`: a `set` that gives the arguments, which are the function's raw input, then its task. */
 static void read_custom_call(struct checker *checker, struct task *task, const struct json *value, const char *name, const struct json *function)
 {
@@ -884,6 +913,8 @@ static void read_custom_call(struct checker *checker, struct task *task, const s
 		checker_fail(checker, NULL, "more than %d functions call one another", CHECKER_FUNCTIONS_MAX);
 		return;
 	}
+	if (!may_expand(checker, name, function))
+		return;
 	task->kind = TASK_DO;
 	task->built_in = name;
 	task_list_make(definition, &task->body, 2);

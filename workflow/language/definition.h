@@ -14,6 +14,8 @@ enum {
 	DEFINITION_TASKS_MAX = 10000,
 	DEFINITION_TASK_NAME_MAX = 128, /* bytes; references repeat the names of all enclosing tasks */
 	DEFINITION_PROBLEMS_MAX = 100,
+	DEFINITION_FUNCTION_VALUES_MAX = 1000000, /* values in custom functions, counted anew at each call, and 64 bytes of text count as one */
+	DEFINITION_SCHEMA_BYTES_MAX = 64 << 20, /* of all JSON Schemas, compiled */
 	DEFINITION_EXPRESSIONS_MAX = 10000, /* that need jq */
 	DEFINITION_LOOPS_MAX = 16, /* `for` tasks inside one another, the one that `extraction` becomes included */
 	TASK_EXECUTIONS_MAX = 100000, /* how often a task may be entered at one iteration path: backward jumps end in an error */

@@ -35,6 +35,11 @@ void json_schema_free(struct json_schema *schema)
 	free(schema);
 }
 
+size_t json_schema_size(const struct json_schema *schema)
+{
+	return sizeof(*schema) + schema->arena.used + schema->slot_count * sizeof(struct schema *) + schema->pattern_bytes;
+}
+
 bool json_schema_has_part(const struct json_schema *schema, const struct json *part)
 {
 	return part != NULL && schema_find(schema, part) != NULL;

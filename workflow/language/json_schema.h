@@ -16,8 +16,11 @@ enum {
 	SCHEMA_DEPTH_MAX = JSON_DEPTH_MAX, /* levels of a schema, and of a value */
 	SCHEMA_COUNT_MAX = 100000, /* schemas inside one schema and the documents it refers to */
 	SCHEMA_RESOURCES_MAX = 1000, /* documents, and parts with an $id of their own */
+	SCHEMA_ANCHORS_MAX = 1000, /* in all of them together */
+	SCHEMA_URI_LEN_MAX = 2048, /* bytes of an identifier, resolved */
+	SCHEMA_PATTERN_BYTES_MAX = 16 << 20, /* of all regular expressions, compiled */
 	SCHEMA_CALLS_MAX = 1000, /* schemas that apply one another at one time: levels of the value times references on each */
-	SCHEMA_STEPS_MAX = 5000000, /* schemas applied to values in one match, plus values compared */
+	SCHEMA_STEPS_MAX = 5000000, /* schemas applied to values in one match, and what is looked at without one, by its size */
 };
 
 struct json_schema;
@@ -41,6 +44,9 @@ bool json_schema_has_part(const struct json_schema *schema, const struct json *p
 /* The same with a part of the compiled schema (NULL: the whole). The part `except`, if not NULL, accepts everything. */
 int json_schema_match_part(const struct json_schema *schema, const struct json *part, const struct json *except, const struct json *value,
 			   struct error *error);
+
+/* Bytes of memory that it takes. */
+size_t json_schema_size(const struct json_schema *schema);
 
 /* json_schema_compile() without its result. */
 int json_schema_check(const struct json *schema, struct error *error);

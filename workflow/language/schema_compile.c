@@ -177,11 +177,30 @@ static int expect_type(struct compiler *compiler, const struct json *value, enum
 	return schema_fail(place, ERR_INVALID, compiler->error, "expected %s, got %s", json_type_name(type), json_type_name(value->type));
 }
 
+/* So that long identifiers of one beginning are not compared with each other all the time. */
+static size_t hash_text(const char *text)
+{
+	size_t hash = 0xCBF29CE484222325u;
+
+	for (; *text != '\0'; text++)
+		hash = (hash ^ (unsigned char)*text) * 0x100000001B3u;
+	return hash;
+}
+
+/* Each reference is resolved against the identifier around it, which is copied for it. */
+static int check_uri_length(struct compiler *compiler, const char *uri, const struct schema_place *place)
+{
+	if (strlen(uri) <= SCHEMA_URI_LEN_MAX)
+		return 0;
+	return schema_fail(place, ERR_INVALID, compiler->error, "longer than SCHEMA_URI_LEN_MAX %d bytes when resolved", SCHEMA_URI_LEN_MAX);
+}
+
 static struct schema_resource *find_resource(struct compiler *compiler, const char *uri)
 {
 	struct schema_resource *resource = compiler->program->resources;
+	size_t hash = hash_text(uri);
 
-	while (resource != NULL && strcmp(resource->uri, uri) != 0)
+	while (resource != NULL && (resource->hash != hash || strcmp(resource->uri, uri) != 0))
 		resource = resource->next;
 	return resource != NULL && resource->same != NULL ? resource->same : resource;
 }
@@ -201,6 +220,7 @@ static struct schema_resource *add_resource(struct compiler *compiler, const cha
 	}
 	resource = arena_zero(compiler->arena, sizeof(*resource));
 	resource->uri = uri;
+	resource->hash = hash_text(uri);
 	resource->dialect = dialect;
 	resource->next = compiler->program->resources;
 	compiler->program->resources = resource;
@@ -223,6 +243,8 @@ static int add_anchor(struct compiler *compiler, struct schema *schema, const ch
 	if (anchor != NULL && anchor->schema != schema)
 		return schema_fail(place, ERR_INVALID, compiler->error, "another schema has this anchor already: %s", name);
 	if (anchor == NULL) {
+		if (++compiler->program->anchor_count > SCHEMA_ANCHORS_MAX)
+			return schema_fail(place, ERR_INVALID, compiler->error, "more than SCHEMA_ANCHORS_MAX %d anchors", SCHEMA_ANCHORS_MAX);
 		anchor = arena_zero(compiler->arena, sizeof(*anchor));
 		anchor->next = schema->resource->anchors;
 		schema->resource->anchors = anchor;
@@ -317,6 +339,8 @@ static int read_identity(struct compiler *compiler, struct schema *schema, struc
 	if (fragment != NULL && fragment[1] != '\0' && dialect->draft != SCHEMA_DRAFT_7)
 		return schema_fail(place, ERR_INVALID, compiler->error, "an identifier has no fragment; there is $anchor");
 	uri = without_fragment(compiler->arena, uri);
+	if (check_uri_length(compiler, uri, place) != 0)
+		return ERR_INVALID;
 	if (strcmp(uri, document->uri) != 0) {
 		resource = add_resource(compiler, uri, dialect, place);
 		if (resource == NULL)
@@ -478,46 +502,64 @@ static struct schema *follow_pointer(struct compiler *compiler, struct schema_re
 	return find_schemas(compiler, json, place, around->resource, NULL);
 }
 
+/* The resource that a reference names; brings in its document, if that is one of those at hand. */
+static struct schema_resource *find_referenced(struct compiler *compiler, const struct schema *schema, const struct json *reference, const char *uri,
+					       const struct schema_place *place)
+{
+	struct schema_resource *resource = find_resource(compiler, uri);
+	const struct json *document;
+	struct schema_place *root;
+
+	if (resource != NULL)
+		return resource;
+	document = find_document(compiler, uri);
+	if (document == NULL) {
+		schema_fail(place, ERR_UNSUPPORTED, compiler->error, "refers to a document that is not at hand: %s", reference->string.text);
+		return NULL;
+	}
+	root = arena_zero(compiler->arena, sizeof(*root));
+	root->document = arena_text(compiler->arena, uri);
+	if (find_in_document(compiler, document, root->document, root, schema->resource->dialect) == NULL)
+		return NULL;
+	return find_resource(compiler, uri);
+}
+
 static struct schema *resolve(struct compiler *compiler, const struct schema *schema, const struct json *reference, const struct schema_place *place,
 			      const struct schema_anchor **anchor)
 {
 	const char *uri, *fragment, *absolute;
 	struct schema_resource *resource;
+	struct schema *found = NULL;
+	struct arena scratch; /* a schema may have a reference for each 14 bytes of its text */
 
 	*anchor = NULL;
 	if (expect_type(compiler, reference, JSON_STRING, place) != 0)
 		return NULL;
-	absolute = schema_uri_resolve(compiler->arena, schema->resource->uri, reference->string.text);
-	uri = without_fragment(compiler->arena, absolute);
-	fragment = absolute[strlen(uri)] == '#' ? decode_fragment(compiler->arena, absolute + strlen(uri) + 1) : "";
+	arena_init(&scratch);
+	absolute = schema_uri_resolve(&scratch, schema->resource->uri, reference->string.text);
+	uri = without_fragment(&scratch, absolute);
+	fragment = absolute[strlen(uri)] == '#' ? decode_fragment(&scratch, absolute + strlen(uri) + 1) : "";
 	if (fragment == NULL) {
 		schema_fail(place, ERR_INVALID, compiler->error, "expected two hexadecimal digits behind each %%");
-		return NULL;
+		goto out;
 	}
-	resource = find_resource(compiler, uri);
-	if (resource == NULL) {
-		const struct json *document = find_document(compiler, uri);
-		struct schema_place *root = arena_zero(compiler->arena, sizeof(*root));
-
-		if (document == NULL) {
-			schema_fail(place, ERR_UNSUPPORTED, compiler->error, "refers to a document that is not at hand: %s", reference->string.text);
-			return NULL;
-		}
-		root->document = uri;
-		if (find_in_document(compiler, document, uri, root, schema->resource->dialect) == NULL)
-			return NULL;
-		resource = find_resource(compiler, uri);
+	resource = find_referenced(compiler, schema, reference, uri, place);
+	if (resource == NULL)
+		goto out;
+	if (fragment[0] == '\0') {
+		found = resource->root;
+	} else if (fragment[0] == '/') {
+		found = follow_pointer(compiler, resource, fragment, place);
+	} else {
+		*anchor = find_anchor(resource, fragment);
+		if (*anchor != NULL)
+			found = (*anchor)->schema;
+		else
+			schema_fail(place, ERR_INVALID, compiler->error, "this reference leads nowhere: no anchor %s", fragment);
 	}
-	if (fragment[0] == '\0')
-		return resource->root;
-	if (fragment[0] == '/')
-		return follow_pointer(compiler, resource, fragment, place);
-	*anchor = find_anchor(resource, fragment);
-	if (*anchor == NULL) {
-		schema_fail(place, ERR_INVALID, compiler->error, "this reference leads nowhere: no anchor %s", fragment);
-		return NULL;
-	}
-	return (*anchor)->schema;
+out:
+	arena_close(&scratch);
+	return found;
 }
 
 /* ---- Keywords ---- */
@@ -581,6 +623,10 @@ static int read_pattern(struct compiler *compiler, const char *text, size_t len,
 		return schema_fail(place, ERR_INVALID, compiler->error, "%s", error.message);
 	link->next = compiler->program->patterns;
 	compiler->program->patterns = link;
+	compiler->program->pattern_bytes += pattern_size(link->pattern);
+	if (compiler->program->pattern_bytes > SCHEMA_PATTERN_BYTES_MAX)
+		return schema_fail(place, ERR_INVALID, compiler->error, "the patterns take more than SCHEMA_PATTERN_BYTES_MAX %d bytes when compiled",
+				   SCHEMA_PATTERN_BYTES_MAX);
 	*pattern = link->pattern;
 	return 0;
 }

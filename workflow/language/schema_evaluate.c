@@ -11,6 +11,13 @@
 
 enum verdict { MATCHES, DIFFERS, STOPPED };
 
+/* What looks at a value without applying a schema to it is paid for by its size, in smaller coins. */
+enum {
+	LOOKS_PER_STEP = 8,
+	LOOK_BYTES = 8, /* of a text counted in one look */
+	LOOK_COMPARED_BYTES = 64, /* of two texts compared in one look */
+};
+
 /* Which members or items of one value were looked at, for `unevaluated*`. */
 struct marks {
 	uint64_t own;
@@ -31,7 +38,7 @@ struct run {
 	const struct schema *except;
 	struct pattern_matcher *matcher;
 	unsigned quiet;
-	size_t steps;
+	size_t steps, looks; /* looks: not yet counted in steps */
 };
 
 /* One schema at one value. */
@@ -59,6 +66,24 @@ static enum verdict count_steps(const struct here *here, size_t steps)
 	here->run->steps = SCHEMA_STEPS_MAX;
 	schema_fail(here->place, ERR_TOO_LARGE, here->run->error, "needs more than SCHEMA_STEPS_MAX %d steps", SCHEMA_STEPS_MAX);
 	return STOPPED;
+}
+
+static enum verdict count_looks(const struct here *here, size_t looks)
+{
+	size_t all = here->run->looks + looks;
+
+	here->run->looks = all % LOOKS_PER_STEP;
+	return count_steps(here, all / LOOKS_PER_STEP);
+}
+
+/* What it takes, in looks, to find one of `count` that lie in order. */
+static size_t search_looks(size_t count)
+{
+	size_t looks = 2;
+
+	for (; count > 0; count >>= 2)
+		looks++;
+	return looks;
 }
 
 /* ---- Marks ---- */
@@ -110,8 +135,11 @@ static enum verdict try_here(const struct here *here, const struct schema *schem
 	struct marks marks;
 	enum verdict verdict;
 
-	if (here->marks != NULL)
+	if (here->marks != NULL) {
+		if (count_looks(here, word_count(here->marks->count)) != MATCHES)
+			return STOPPED;
 		open_marks(&marks, here->marks->count);
+	}
 	here->run->quiet++;
 	verdict = apply(here->run, schema, here->value, here->place, here->frame, here->marks != NULL ? &marks : NULL);
 	here->run->quiet--;
@@ -256,8 +284,11 @@ static enum verdict check_text(const struct here *here)
 	const struct json *value = here->value;
 	enum verdict verdict = MATCHES;
 
-	if (schema->length.least > 0 || schema->length.most < INFINITY)
+	if (schema->length.least > 0 || schema->length.most < INFINITY) {
+		if (count_looks(here, value->string.len / LOOK_BYTES) != MATCHES)
+			return STOPPED;
 		verdict = check_range(here, count_code_points(value), schema->length, "a length in characters");
+	}
 	if (verdict != MATCHES || schema->pattern == NULL)
 		return verdict;
 	verdict = match_text(here, schema->pattern, value->string.text, value->string.len);
@@ -291,27 +322,29 @@ static enum verdict check_type(const struct here *here)
 		      value->type == JSON_NUMBER && types == 1u << SCHEMA_TYPE_INTEGER ? "a number with a fraction" : json_type_name(value->type));
 }
 
-static enum verdict check_choice(const struct here *here)
+/* Whether there are steps left, with what was looked at since they were counted. */
+static bool is_spent(const struct run *run)
 {
-	const struct json *choices = here->schema->choices;
-	bool found = choices == NULL;
-
-	if (here->schema->constant != NULL && !json_equal(here->schema->constant, here->value))
-		return DIFFER(here, "expected the value of const");
-	for (size_t i = 0; !found && i < json_count(choices); i++)
-		found = json_equal(json_at(choices, i), here->value);
-	if (count_steps(here, json_count(choices)) != MATCHES)
-		return STOPPED;
-	return found ? MATCHES : DIFFER(here, "expected one of the values of enum");
+	return run->looks / LOOKS_PER_STEP > SCHEMA_STEPS_MAX - run->steps;
 }
 
-/* ---- Arrays ---- */
+static int compare_texts(struct run *run, const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	if (a_len != b_len)
+		return a_len < b_len ? -1 : 1;
+	run->looks += a_len / LOOK_COMPARED_BYTES;
+	return memcmp(a, b, a_len);
+}
 
-/* Any order will do, as long as it is one, and equal values stand side by side. */
-static int compare_values(const struct json *a, const struct json *b)
+/* Any order will do, as long as it is one, and equal values stand side by side. The looks it took are for the caller to count: behind the
+ * limit everything is equal, so that it ends soon. */
+static int compare_values(struct run *run, const struct json *a, const struct json *b)
 {
 	int order = 0;
 
+	run->looks++;
+	if (is_spent(run))
+		return 0;
 	if (a->type != b->type)
 		return a->type < b->type ? -1 : 1;
 	switch (a->type) {
@@ -322,38 +355,54 @@ static int compare_values(const struct json *a, const struct json *b)
 	case JSON_NUMBER:
 		return (a->number > b->number) - (a->number < b->number);
 	case JSON_STRING:
-		if (a->string.len != b->string.len)
-			return a->string.len < b->string.len ? -1 : 1;
-		return memcmp(a->string.text, b->string.text, a->string.len);
+		return compare_texts(run, a->string.text, a->string.len, b->string.text, b->string.len);
 	case JSON_ARRAY:
 		if (a->array.count != b->array.count)
 			return a->array.count < b->array.count ? -1 : 1;
-		for (size_t i = 0; order == 0 && i < a->array.count; i++)
-			order = compare_values(a->array.items[i], b->array.items[i]);
+		for (size_t i = 0; order == 0 && i < a->array.count && !is_spent(run); i++)
+			order = compare_values(run, a->array.items[i], b->array.items[i]);
 		return order;
 	case JSON_OBJECT:
 		if (a->object.count != b->object.count)
 			return a->object.count < b->object.count ? -1 : 1;
-		for (size_t i = 0; order == 0 && i < a->object.count; i++) {
+		for (size_t i = 0; order == 0 && i < a->object.count && !is_spent(run); i++) {
 			const struct json_member *left = &a->object.members[i], *right = &b->object.members[i];
 
-			order = strcmp(left->name, right->name);
+			order = compare_texts(run, left->name, left->name_len, right->name, right->name_len);
 			if (order == 0)
-				order = compare_values(left->value, right->value);
+				order = compare_values(run, left->value, right->value);
 		}
 		return order;
 	}
 	return 0;
 }
 
+static enum verdict check_choice(const struct here *here)
+{
+	const struct json *choices = here->schema->choices;
+	struct run *run = here->run;
+	bool is_constant = here->schema->constant == NULL || compare_values(run, here->schema->constant, here->value) == 0;
+	bool found = choices == NULL;
+
+	for (size_t i = 0; is_constant && !found && i < json_count(choices); i++)
+		found = compare_values(run, json_at(choices, i), here->value) == 0;
+	if (count_looks(here, 0) != MATCHES)
+		return STOPPED;
+	if (!is_constant)
+		return DIFFER(here, "expected the value of const");
+	return found ? MATCHES : DIFFER(here, "expected one of the values of enum");
+}
+
+/* ---- Arrays ---- */
+
 struct placed_item {
 	const struct json *value;
 	size_t index;
 };
 
-static int compare_items(const void *left, const void *right)
+static int compare_items(const void *left, const void *right, void *run)
 {
-	return compare_values(((const struct placed_item *)left)->value, ((const struct placed_item *)right)->value);
+	return compare_values(run, ((const struct placed_item *)left)->value, ((const struct placed_item *)right)->value);
 }
 
 static enum verdict check_unique(const struct here *here)
@@ -369,10 +418,12 @@ static enum verdict check_unique(const struct here *here)
 	items = memory_alloc(count * sizeof(*items));
 	for (size_t i = 0; i < count; i++)
 		items[i] = (struct placed_item){json_at(here->value, i), i};
-	qsort(items, count, sizeof(*items), compare_items);
+	qsort_r(items, count, sizeof(*items), compare_items, here->run);
 	for (size_t i = 1; i < count && same == 0; i++)
-		same = compare_items(&items[i - 1], &items[i]) == 0 ? i : 0;
-	if (same > 0) {
+		same = compare_items(&items[i - 1], &items[i], here->run) == 0 ? i : 0;
+	if (count_looks(here, 0) != MATCHES) {
+		verdict = STOPPED;
+	} else if (same > 0) {
 		size_t one = items[same - 1].index, other = items[same].index;
 
 		verdict = DIFFER(here, "expected items that differ, but %zu and %zu are equal", one < other ? one : other, one < other ? other : one);
@@ -448,6 +499,8 @@ static enum verdict check_unevaluated_items(const struct here *here)
 	const struct schema *inner = here->schema->unevaluated_items;
 	enum verdict verdict = MATCHES;
 
+	if (count_looks(here, json_count(here->value)) != MATCHES)
+		return STOPPED;
 	for (size_t i = 0; i < json_count(here->value) && verdict == MATCHES; i++) {
 		const struct schema_place *place = INSIDE_INDEX(here->place, i);
 
@@ -534,6 +587,8 @@ static enum verdict check_member(const struct here *here, size_t index)
 
 static enum verdict check_required(const struct here *here, const struct json *names, const char *beside)
 {
+	if (count_looks(here, json_count(names) * search_looks(here->value->object.count)) != MATCHES)
+		return STOPPED;
 	for (size_t i = 0; i < json_count(names); i++) {
 		const struct json *name = json_at(names, i);
 
@@ -543,13 +598,15 @@ static enum verdict check_required(const struct here *here, const struct json *n
 			return DIFFER(here, "required, but missing: %s", name->string.text);
 		return DIFFER(here, "required beside %.60s, but missing: %s", beside, name->string.text);
 	}
-	return count_steps(here, json_count(names));
+	return MATCHES;
 }
 
 static enum verdict check_dependent(const struct here *here)
 {
 	enum verdict verdict = MATCHES;
 
+	if (count_looks(here, here->schema->dependent.count * search_looks(here->value->object.count)) != MATCHES)
+		return STOPPED;
 	for (size_t i = 0; i < here->schema->dependent.count && verdict == MATCHES; i++) {
 		const struct schema_property *item = &here->schema->dependent.items[i];
 
@@ -569,6 +626,8 @@ static enum verdict check_object(const struct here *here)
 
 	if (verdict == MATCHES && schema->required != NULL)
 		verdict = check_required(here, schema->required, NULL);
+	if (verdict == MATCHES && looks_inside)
+		verdict = count_looks(here, here->value->object.count * search_looks(schema->properties.count));
 	for (size_t i = 0; looks_inside && i < here->value->object.count && verdict == MATCHES; i++)
 		verdict = check_member(here, i);
 	if (verdict == MATCHES)
@@ -581,6 +640,8 @@ static enum verdict check_unevaluated_members(const struct here *here)
 	const struct schema *inner = here->schema->unevaluated_properties;
 	enum verdict verdict = MATCHES;
 
+	if (count_looks(here, here->value->object.count) != MATCHES)
+		return STOPPED;
 	for (size_t i = 0; i < here->value->object.count && verdict == MATCHES; i++) {
 		const struct json_member *member = &here->value->object.members[i];
 		const struct schema_place *place = INSIDE_NAME(here->place, member->name);
@@ -602,7 +663,9 @@ static const struct schema *find_dynamic(const struct here *here)
 	const struct schema *found = here->schema->dynamic_ref;
 
 	for (const struct frame *frame = here->frame; frame != NULL && here->schema->dynamic_anchor != NULL; frame = frame->outer) {
+		here->run->looks++;
 		for (const struct schema_anchor *anchor = frame->schema->resource->anchors; anchor != NULL; anchor = anchor->next) {
+			here->run->looks++;
 			if (anchor->dynamic && strcmp(anchor->name, here->schema->dynamic_anchor) == 0)
 				found = anchor->schema;
 		}
@@ -616,12 +679,13 @@ static enum verdict apply_dynamic(const struct here *here)
 
 	/* Circles of other references were refused when the schema was compiled. */
 	for (const struct frame *frame = here->frame; frame != NULL && frame->value == here->value; frame = frame->outer) {
+		here->run->looks++;
 		if (frame->schema != target)
 			continue;
 		schema_fail(here->place, ERR_INVALID, here->run->error, "the schema applies itself to the same value again, through $dynamicRef");
 		return STOPPED;
 	}
-	return apply_here(here, target);
+	return count_looks(here, 0) == MATCHES ? apply_here(here, target) : STOPPED;
 }
 
 static enum verdict check_any_of(const struct here *here)
@@ -764,6 +828,8 @@ static enum verdict apply(struct run *run, const struct schema *schema, const st
 	if (!asks || (value->type != JSON_ARRAY && value->type != JSON_OBJECT))
 		return check_all(&here);
 	/* What a schema asks of its own keywords must not see what its neighbours have marked. */
+	if (count_looks(&here, word_count(json_count(value))) != MATCHES)
+		return STOPPED;
 	open_marks(&own, json_count(value));
 	here.marks = &own;
 	verdict = check_all(&here);

@@ -561,6 +561,14 @@ void pattern_free(struct pattern *pattern)
 	free(pattern);
 }
 
+size_t pattern_size(const struct pattern *pattern)
+{
+	size_t size = 0;
+
+	CHECK(pcre2_pattern_info(pattern->code, PCRE2_INFO_SIZE, &size) == 0);
+	return sizeof(*pattern) + size;
+}
+
 static int on_item(pcre2_callout_block *block, void *context)
 {
 	struct pattern_matcher *matcher = context;

@@ -23,6 +23,8 @@ struct pattern_matcher;
 /* NULL and ERR_INVALID: "not a regular expression: … at offset 3". */
 struct pattern *pattern_new(const char *text, size_t len, struct error *error);
 void pattern_free(struct pattern *pattern);
+/* Bytes that it takes: {n} is written out, so that twenty bytes of text become 64 KiB. */
+size_t pattern_size(const struct pattern *pattern);
 
 /* One for each validation: it counts the steps. */
 struct pattern_matcher *pattern_matcher_new(void);

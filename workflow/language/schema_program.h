@@ -149,6 +149,7 @@ struct schema_anchor {
 /* What one $id names: a document, or a part of one that has its own. */
 struct schema_resource {
 	const char *uri; /* absolute, without fragment */
+	size_t hash; /* of it */
 	const struct schema_dialect *dialect;
 	struct schema *root;
 	struct schema_anchor *anchors;
@@ -214,7 +215,7 @@ struct json_schema {
 	struct arena arena;
 	struct schema *root, *first, *last;
 	struct schema **slots; /* by the address of the source */
-	size_t slot_count, schema_count, resource_count;
+	size_t slot_count, schema_count, resource_count, anchor_count, pattern_bytes;
 	struct schema_resource *resources;
 	struct pattern_link *patterns;
 };

@@ -432,6 +432,147 @@ START_TEST(limits_patterns)
 }
 END_TEST
 
+/* Members or items of one value to look at. */
+static struct json *make_values(struct arena *arena, enum json_type type, int count, int last)
+{
+	struct json *values = type == JSON_ARRAY ? json_array(arena) : json_object(arena);
+
+	for (int i = 0; i < count; i++) {
+		if (type == JSON_ARRAY)
+			json_add(arena, values, json_number(arena, i == count - 1 ? last : 7));
+		else
+			json_set(arena, values, arena_printf(arena, "m%d", i), json_array(arena));
+	}
+	return values;
+}
+
+/* What a step looks at is paid for by its size: a keyword that reads all of a large value is cheap once and comes to the limit when it is
+ * asked for 70 times 70 times. */
+START_TEST(limits_what_is_looked_at)
+{
+	enum { COUNT = 5000, REFERENCES = 70 };
+	struct arena arena;
+	struct error error;
+	struct json *text, *lists, *object, *names, *list;
+	char *long_text;
+
+	arena_init(&arena);
+	long_text = arena_alloc(&arena, 100000);
+	memset(long_text, 'x', 100000);
+	text = json_text_len(&arena, long_text, 100000);
+	lists = json_array(&arena); /* which differ at their ends alone */
+	json_add(&arena, lists, make_values(&arena, JSON_ARRAY, COUNT, 0));
+	json_add(&arena, lists, make_values(&arena, JSON_ARRAY, COUNT, 1));
+	list = make_values(&arena, JSON_ARRAY, 2 * COUNT, 0);
+	object = make_values(&arena, JSON_OBJECT, COUNT, 0);
+	names = json_array(&arena);
+	for (size_t i = 0; i < object->object.count; i++)
+		json_add(&arena, names, json_text(&arena, object->object.members[i].name));
+	const struct {
+		const char *keyword;
+		struct json *operand, *value;
+	} rows[] = {
+		{"minLength", json_number(&arena, 1), text},
+		{"const", json_copy(&arena, lists), lists},
+		{"enum", json_copy(&arena, lists), json_at(lists, 1)},
+		{"uniqueItems", json_boolean(&arena, true), lists},
+		{"properties", parse(&arena, "{\"other\":true}"), object},
+		{"unevaluatedItems", json_boolean(&arena, true), list},
+		{"required", names, object},
+		{"dependentRequired", make_values(&arena, JSON_OBJECT, COUNT, 0), object},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct json *source = parse(&arena, "{\"$ref\":\"#/$defs/d2\",\"$defs\":{\"d0\":{}}}"), *definitions = json_get(source, "$defs");
+		struct json *leaf = json_get(definitions, "d0");
+
+		json_set(&arena, leaf, rows[i].keyword, rows[i].operand);
+		for (int level = 1; level <= 2; level++) {
+			struct json *all = json_object(&arena), *references = json_array(&arena);
+
+			json_set(&arena, all, "allOf", references);
+			for (int n = 0; n < REFERENCES; n++)
+				json_add(&arena, references, parse(&arena, arena_printf(&arena, "{\"$ref\":\"#/$defs/d%d\"}", level - 1)));
+			json_set(&arena, definitions, arena_printf(&arena, "d%d", level), all);
+		}
+		ck_assert_msg(json_schema_validate(leaf, rows[i].value, &error) == 0, "%s: %s", rows[i].keyword, error.message);
+		ck_assert_msg(json_schema_validate(source, rows[i].value, &error) == ERR_TOO_LARGE, "%s", rows[i].keyword);
+		ck_assert_ptr_nonnull(strstr(error.message, "needs more than SCHEMA_STEPS_MAX 5000000 steps"));
+	}
+	arena_close(&arena);
+}
+END_TEST
+
+/* A search that ends at its first miss is paid for too: `required` misses its last name again and again. */
+START_TEST(limits_searches_that_miss)
+{
+	enum { NAMES = 5000, REFERENCES = 2000 };
+	struct arena arena;
+	struct error error;
+	struct json *value, *names, *references, *source, *leaf;
+
+	arena_init(&arena);
+	value = json_object(&arena);
+	names = json_array(&arena);
+	references = json_array(&arena);
+	for (int i = 0; i < NAMES; i++) {
+		json_set(&arena, value, arena_printf(&arena, "m%d", i), json_null(&arena));
+		json_add(&arena, names, json_text(&arena, arena_printf(&arena, "m%d", i)));
+	}
+	json_add(&arena, names, json_text(&arena, "missing"));
+	for (int i = 0; i < REFERENCES; i++)
+		json_add(&arena, references, parse(&arena, "{\"$ref\":\"#/$defs/leaf\"}"));
+	source = parse(&arena, "{\"$defs\":{}}");
+	leaf = json_object(&arena);
+	json_set(&arena, leaf, "required", names);
+	json_set(&arena, json_get(source, "$defs"), "leaf", leaf);
+	json_set(&arena, source, "anyOf", references);
+	ck_assert_int_eq(json_schema_validate(source, value, &error), ERR_TOO_LARGE);
+	ck_assert_str_eq(error.message, ": needs more than SCHEMA_STEPS_MAX 5000000 steps");
+	arena_close(&arena);
+}
+END_TEST
+
+/* SCHEMA_ANCHORS_MAX, SCHEMA_URI_LEN_MAX and SCHEMA_PATTERN_BYTES_MAX hold, and what is below them is taken. */
+START_TEST(limits_what_compiling_costs)
+{
+	for (int over = 0; over < 2; over++) {
+		struct arena arena;
+		struct error error;
+		struct json *source, *list, *id;
+		char *long_text;
+
+		arena_init(&arena);
+		source = json_object(&arena);
+		list = json_array(&arena);
+		json_set(&arena, source, "allOf", list);
+		for (int i = 0; i < SCHEMA_ANCHORS_MAX + over; i++)
+			json_add(&arena, list, parse(&arena, arena_printf(&arena, "{\"$%s\":\"a%d\"}", i % 2 != 0 ? "anchor" : "dynamicAnchor", i)));
+		ck_assert_int_eq(json_schema_check(source, &error), over ? ERR_INVALID : 0);
+		if (over)
+			ck_assert_str_eq(error.message, "/allOf/1000/$dynamicAnchor: more than SCHEMA_ANCHORS_MAX 1000 anchors");
+		/* The base of a relative one counts with it. */
+		long_text = arena_alloc(&arena, SCHEMA_URI_LEN_MAX);
+		memset(long_text, 'x', SCHEMA_URI_LEN_MAX);
+		id = json_object(&arena);
+		json_set(&arena, id, "$id", json_printf(&arena, "http://a/%.*s/", SCHEMA_URI_LEN_MAX - 11, long_text));
+		json_set(&arena, id, "not", parse(&arena, over ? "{\"$id\":\"bb\"}" : "{\"$id\":\"b\"}"));
+		ck_assert_int_eq(json_schema_check(id, &error), over ? ERR_INVALID : 0);
+		if (over)
+			ck_assert_str_eq(error.message, "/not/$id: longer than SCHEMA_URI_LEN_MAX 2048 bytes when resolved");
+		source = json_object(&arena);
+		list = json_object(&arena);
+		json_set(&arena, source, "patternProperties", list);
+		for (int i = 0; i < (over ? 600 : 100); i++)
+			json_set(&arena, list, arena_printf(&arena, "(((ab){10}){10}){10}%d", i), json_boolean(&arena, true));
+		ck_assert_int_eq(json_schema_check(source, &error), over ? ERR_INVALID : 0);
+		if (over)
+			ck_assert_ptr_nonnull(strstr(error.message, "the patterns take more than SCHEMA_PATTERN_BYTES_MAX 16777216 bytes when compiled"));
+		arena_close(&arena);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("json_schema");
@@ -451,6 +592,9 @@ int main(void)
 	tcase_add_test(tests, limits_schemas_and_identifiers);
 	tcase_add_test(tests, limits_depth_of_values);
 	tcase_add_test(tests, limits_patterns);
+	tcase_add_test(tests, limits_what_is_looked_at);
+	tcase_add_test(tests, limits_searches_that_miss);
+	tcase_add_test(tests, limits_what_compiling_costs);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

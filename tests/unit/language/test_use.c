@@ -179,6 +179,50 @@ START_TEST(functions_have_a_depth)
 }
 END_TEST
 
+/* A function is read anew at each call: together they hold at most DEFINITION_FUNCTION_VALUES_MAX values, and the schemas in them are counted. */
+START_TEST(functions_have_a_size)
+{
+	enum { VALUES = 10000 };
+	struct problems problems;
+	struct buffer text;
+
+	buffer_init(&text, DEFINITION_SOURCE_MAX);
+	for (int calls = 98; calls <= 102; calls += 4) {
+		buffer_clear(&text);
+		buffer_add_text(&text, DOCUMENT "use: {functions: {f: {set: {a: [");
+		for (int i = 0; i < VALUES; i++)
+			buffer_printf(&text, "%s0", i > 0 ? "," : "");
+		buffer_add_text(&text, "]}}}}\ndo:\n");
+		for (int i = 0; i < calls; i++)
+			buffer_printf(&text, "- t%d: {call: f}\n", i);
+		struct definition *definition = load(buffer_text(&text), &problems);
+		ck_assert_int_eq(definition != NULL, calls == 98);
+		if (!definition) {
+			ck_assert_uint_eq(problems.errors, 1);
+			ck_assert_str_eq(problems.items[0].pointer, "/do/99/t99");
+			ck_assert_ptr_nonnull(strstr(problems.items[0].message, "hold more than 1000000 values (DEFINITION_FUNCTION_VALUES_MAX)"));
+		}
+		definition_free(definition);
+		problems_close(&problems);
+	}
+	for (int calls = 10; calls <= 1000; calls += 990) {
+		buffer_clear(&text);
+		buffer_add_text(&text, DOCUMENT "use: {functions: {f: {set: {a: 1}, input: {schema: {document: {$ref: 'https://json-schema.org/draft/2020-12/schema'}}}}}}\ndo:\n");
+		for (int i = 0; i < calls; i++)
+			buffer_printf(&text, "- t%d: {call: f}\n", i);
+		struct definition *definition = load(buffer_text(&text), &problems);
+		ck_assert_int_eq(definition != NULL, calls == 10);
+		if (!definition) {
+			ck_assert_uint_eq(problems.errors, 1);
+			ck_assert_ptr_nonnull(strstr(problems.items[0].message, "take more than 64 MiB of memory (DEFINITION_SCHEMA_BYTES_MAX)"));
+		}
+		definition_free(definition);
+		problems_close(&problems);
+	}
+	buffer_close(&text);
+}
+END_TEST
+
 /* Functions that call the next one twice would be 2 to the 16th tasks: the limit of tasks stops it, quickly. */
 START_TEST(functions_do_not_explode)
 {
@@ -198,4 +242,4 @@ START_TEST(functions_do_not_explode)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("use", calls_are_made_complete, functions_are_expanded, mistakes_have_their_place, functions_have_a_depth, functions_do_not_explode)
+SUITE_MAIN("use", calls_are_made_complete, functions_are_expanded, mistakes_have_their_place, functions_have_a_depth, functions_have_a_size, functions_do_not_explode)
