@@ -344,6 +344,19 @@ static int on_curl_timer(CURLM *multi, long timeout_ms, void *arg)
 
 /* ---- One transfer ---- */
 
+/* In the last `len` bytes, and where a secret began before them. */
+static void blot(const struct transfer *transfer, struct buffer *buffer, size_t len)
+{
+	size_t before;
+
+	if (transfer->secrets == NULL || transfer->secrets->count == 0 || buffer->overflow)
+		return;
+	before = buffer->len - len;
+	if (before > strlen(transfer->secrets->texts[0]))
+		before = strlen(transfer->secrets->texts[0]);
+	secret_texts_blot(transfer->secrets, buffer->data + buffer->len - len - before, len + before);
+}
+
 static size_t on_header_line(char *data, size_t size, size_t count, void *arg)
 {
 	struct transfer *transfer = arg;
@@ -354,6 +367,7 @@ static size_t on_header_line(char *data, size_t size, size_t count, void *arg)
 		tell_answer(transfer->loop);
 	}
 	buffer_add(&transfer->header_lines, data, len);
+	blot(transfer, &transfer->header_lines, len);
 	transfer->last_byte_us = transfer->loop->now_us(transfer->loop->arg);
 	return transfer->header_lines.overflow ? 0 : len;
 }
@@ -370,9 +384,10 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 		transfer->too_large = true;
 		return 0;
 	}
+	blot(transfer, &transfer->received, len);
 	if (transfer->status == 0 && curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK)
 		transfer->status = (int)status;
-	if (transfer->on_data != NULL && !transfer->on_data(transfer, (struct bytes){(const uint8_t *)data, len})) {
+	if (transfer->on_data != NULL && !transfer->on_data(transfer, (struct bytes){transfer->received.data + transfer->received.len - len, len})) {
 		transfer->stopped = true;
 		return 0;
 	}

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "activities/address.h"
+#include "activities/secrets.h"
 #include "workflow/base/bytes.h"
 #include "workflow/base/error.h"
 #include "workflow/base/list.h"
@@ -46,6 +47,7 @@ struct transfer {
 	bool has_body;
 	bool effectful; /* a connection of its own, used once: curl re-sends on a reused one that breaks (semantics.md 3) */
 	const struct address_rules *allow; /* NULL: any address */
+	const struct secret_texts *secrets; /* blotted out of what comes, before anybody sees it; NULL: none. A stream is cut at random, and its pieces are given on at once */
 	const char *host; /* of the URL; for `allow` */
 	size_t body_max; /* of the response */
 

@@ -584,32 +584,41 @@ static bool resolve_secrets(struct http_work *own, const struct json *with, stru
 /* ---- Results ---- */
 
 /* Header bytes beyond ASCII have no stated meaning; taken as Latin-1 they always become a text. */
-static struct json *header_text(struct arena *arena, const char *text, size_t len)
+static void add_header_text(struct buffer *out, const char *text, size_t len)
 {
-	struct buffer out;
-	struct json *json;
-
-	buffer_init(&out, 2 * (size_t)CURL_RESPONSE_HEADERS_MAX);
 	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)text[i];
 
 		if (c >= 0x80) {
-			buffer_add_char(&out, (char)(0xC0 | c >> 6));
-			buffer_add_char(&out, (char)(0x80 | (c & 0x3F)));
+			buffer_add_char(out, (char)(0xC0 | c >> 6));
+			buffer_add_char(out, (char)(0x80 | (c & 0x3F)));
 		} else if (c != '\0') {
-			buffer_add_char(&out, (char)c);
+			buffer_add_char(out, (char)c);
 		}
 	}
-	json = json_text_len(arena, buffer_text(&out), out.len);
-	buffer_close(&out);
-	return json;
 }
 
-static struct json *response_headers(const struct transfer *transfer, struct arena *arena)
-{
-	struct json *headers = json_object(arena);
-	const char *line = buffer_text(&transfer->header_lines), *next;
+struct header_line {
+	const char *name, *value;
+	size_t value_len, index;
+};
 
+static int compare_header_lines(const void *left, const void *right)
+{
+	const struct header_line *a = left, *b = right;
+	int order = strcmp(a->name, b->name);
+
+	return order != 0 ? order : (a->index > b->index) - (a->index < b->index);
+}
+
+/* In the order of the names, each name's in the order in which they came. */
+static struct header_line *sort_header_lines(const struct transfer *transfer, struct arena *arena, size_t *count)
+{
+	const char *line = buffer_text(&transfer->header_lines), *next;
+	struct header_line *lines = NULL;
+	size_t cap = 0;
+
+	*count = 0;
 	for (line = strchr(line, '\n'); line != NULL; line = next) {
 		const char *end, *colon, *value;
 		char *name;
@@ -631,14 +640,35 @@ static struct json *response_headers(const struct transfer *transfer, struct are
 			value++;
 		while (end > value && strchr(" \t\r\n", end[-1]) != NULL)
 			end--;
-		if (json_get_text(headers, name) != NULL) {
-			const struct json *more = header_text(arena, value, (size_t)(end - value));
-
-			json_set(arena, headers, name, json_printf(arena, "%s, %s", json_get_text(headers, name), more->string.text));
-		} else {
-			json_set(arena, headers, name, header_text(arena, value, (size_t)(end - value)));
-		}
+		lines = arena_grow(arena, lines, *count, &cap, sizeof(*lines));
+		lines[*count] = (struct header_line){name, value, (size_t)(end - value), *count};
+		(*count)++;
 	}
+	if (*count > 0)
+		qsort(lines, *count, sizeof(*lines), compare_header_lines);
+	return lines;
+}
+
+/* Lines of one name are put together at once: 64 KiB may hold 13,000 of them. */
+static struct json *response_headers(const struct transfer *transfer, struct arena *arena)
+{
+	struct json *headers = json_object(arena);
+	size_t count;
+	const struct header_line *lines = sort_header_lines(transfer, arena, &count);
+	struct buffer text;
+
+	buffer_init(&text, 4 * (size_t)CURL_RESPONSE_HEADERS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		if (i > 0 && strcmp(lines[i].name, lines[i - 1].name) == 0)
+			buffer_add_text(&text, ", ");
+		else
+			buffer_clear(&text);
+		add_header_text(&text, lines[i].value, lines[i].value_len);
+		if (i + 1 == count || strcmp(lines[i].name, lines[i + 1].name) != 0)
+			json_set(arena, headers, lines[i].name, json_text_len(arena, buffer_text(&text), text.len));
+	}
+	CHECK(!text.overflow);
+	buffer_close(&text);
 	return headers;
 }
 
@@ -789,7 +819,14 @@ static void follow(struct http_work *own)
 	transfer_close(&own->transfer);
 	own->transfer_open = false;
 	if (!url_check(own->url, host, &error)) {
-		work_finish(&own->work, FAILURE_REFUSED, "redirected to something unusable: %s", error.message);
+		bool tells = own->secrets.count > 0; /* the URL is the peer's, and a secret may stand in it, in whatever writing */
+
+		work_finish(&own->work, FAILURE_REFUSED, "redirected to something unusable%s%s", tells ? "" : ": ", tells ? "" : error.message);
+		return;
+	}
+	/* Its host would be looked up, and stand in every message. */
+	if (secret_texts_found(&own->secrets, host)) {
+		work_finish(&own->work, FAILURE_REFUSED, "redirected to a host whose name holds a secret of this request");
 		return;
 	}
 	if (strcmp(own->method, "HEAD") != 0 && (status == 303 || ((status == 301 || status == 302) && strcmp(own->method, "POST") == 0))) {

@@ -507,6 +507,7 @@ static void on_configured(struct configuration_wait *wait)
 		.body = activity->result.request,
 		.has_body = true,
 		.body_max = ACTIVITY_BODY_MAX,
+		.secrets = &runtime->secrets,
 		.on_connecting = on_connecting,
 		.on_sending = on_sending,
 		.on_data = on_data,

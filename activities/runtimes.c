@@ -401,6 +401,7 @@ static void next_step(struct probe *probe)
 		.url = probe->url,
 		.headers = probe->headers,
 		.body_max = PROBE_BODY_MAX,
+		.secrets = &runtime->secrets,
 		.on_sending = on_probe_sending,
 		.on_done = on_probe_answer,
 		.owner = probe,
@@ -641,6 +642,8 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 	runtime->config.retry_attempts = config->retry_attempts > 0 ? config->retry_attempts : ATTEMPTS;
 	runtime->config.retry_floor_ms = or_default(config->retry_floor_ms, RETRY_FLOOR_MS);
 	runtime->config.retry_cap_ms = or_default(config->retry_cap_ms, RETRY_CAP_MS);
+	if (config->api_key != NULL)
+		secret_texts_add(&runtime->secrets, config->api_key);
 	runtime->adapter = adapter;
 	runtime->local = is_local(host_name);
 	list_init(&runtime->waiting);
@@ -698,6 +701,7 @@ void runtimes_close(struct activities *activities)
 		}
 		configuration_release(runtime->configuration);
 		arena_close(&runtime->models_arena);
+		secret_texts_close(&runtime->secrets);
 		free((void *)runtime->config.url);
 		free((void *)runtime->config.name);
 		free((void *)runtime->config.kind);

@@ -42,6 +42,7 @@ struct probe; /* one conversation with a runtime, under way */
 struct runtime {
 	struct activities *activities;
 	struct runtime_config config;
+	struct secret_texts secrets; /* the key */
 	const struct runtime_adapter *adapter;
 	bool local; /* on this machine, so that the host's facts are its own */
 	struct list waiting; /* slots */

@@ -43,10 +43,15 @@ const struct secret_config *secret_find(const struct secret_config *secrets, siz
 
 static void add_text(struct secret_texts *used, const char *text)
 {
+	size_t at;
+
 	if (strlen(text) < SECRET_BLOT_MIN)
 		return;
 	CHECK(used->count < SECRETS_USED_MAX); /* whoever adds has counted */
-	used->texts[used->count++] = memory_text(text);
+	/* Longer ones first: a short one that begins a longer one must not leave the rest of it standing. */
+	for (at = used->count++; at > 0 && strlen(used->texts[at - 1]) < strlen(text); at--)
+		used->texts[at] = used->texts[at - 1];
+	used->texts[at] = memory_text(text);
 }
 
 /* Peers mostly echo inside of JSON, where some characters are written in another way. */
@@ -78,6 +83,14 @@ void secret_texts_close(struct secret_texts *used)
 		free(used->texts[i]);
 	}
 	used->count = 0;
+}
+
+bool secret_texts_found(const struct secret_texts *used, const char *text)
+{
+	for (size_t i = 0; i < used->count; i++)
+		if (strcasestr(text, used->texts[i]) != NULL)
+			return true;
+	return false;
 }
 
 void secret_texts_blot(const struct secret_texts *used, uint8_t *data, size_t len)

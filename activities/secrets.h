@@ -26,10 +26,12 @@ const struct secret_config *secret_find(const struct secret_config *secrets, siz
 
 /* What must not show, of one attempt. */
 struct secret_texts {
-	char *texts[SECRETS_USED_MAX];
+	char *texts[SECRETS_USED_MAX]; /* the longest first */
 	size_t count;
 };
 void secret_texts_add(struct secret_texts *used, const char *text); /* as it is and as JSON writes it */
 void secret_texts_close(struct secret_texts *used); /* wipes them */
+/* Whether one of them stands in the text, in capitals or not: names of hosts are written in either. */
+bool secret_texts_found(const struct secret_texts *used, const char *text);
 /* Each occurrence becomes as many asterisks. */
 void secret_texts_blot(const struct secret_texts *used, uint8_t *data, size_t len);

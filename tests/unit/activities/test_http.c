@@ -249,6 +249,72 @@ START_TEST(redirects_are_checked)
 }
 END_TEST
 
+/* A peer that was told a secret and puts it into a redirect gets it into no message: not as a host, not in a URL that cannot be. */
+START_TEST(redirects_keep_secrets)
+{
+	static const char *const locations[] = {"http://ses4me.invalid/", "http://SES4ME.invalid/", "http://ses4m%65.invalid/", "ftp://x/ses4me",
+						"ftp://x/ses4m%65", "http://u:ses4me@127.0.0.1/"};
+	static const char hosts[] = "[\"127.0.0.1\"]", namespaces[] = "[\"n\"]";
+	struct secret_config secret = {.name = "key", .value = "ses4me"};
+	char answer[256], text[512];
+	struct arena arena;
+
+	arena_init(&arena);
+	secret.hosts = json_parse(&arena, bytes_text(hosts), JSON_STRICT, NULL, NULL);
+	secret.namespaces = json_parse(&arena, bytes_text(namespaces), JSON_STRICT, NULL, NULL);
+	rig_init(&rig);
+	rig_stub(&rig, &stub);
+	rig.http_allow[rig.http_allow_count++] = "127.0.0.1";
+	rig_open(&rig);
+	rig.activities->secrets = &secret;
+	rig.activities->secret_count = 1;
+	snprintf(text, sizeof(text), "{\"method\":\"GET\",\"endpoint\":\"%s/\",\"redirect\":true,\"secrets\":{\"headers\":{\"X-Key\":\"key\"}}}", stub.url);
+	for (size_t i = 0; i < COUNT_OF(locations); i++) {
+		struct task task;
+
+		snprintf(answer, sizeof(answer), "HTTP/1.1 302 Go\r\nLocation: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", locations[i]);
+		stub.pieces[0].text = answer;
+		task_init(&task, ACTIVITY_HTTP, text);
+		task.activity.namespace = "n";
+		task_run(&rig, &task);
+		ck_assert_msg(task.activity.result.failure == FAILURE_REFUSED, "%s: %s", locations[i], task.activity.result.detail);
+		ck_assert_msg(strstr(task.activity.result.detail, "redirected to") == task.activity.result.detail, "%s", task.activity.result.detail);
+		ck_assert_msg(strcasestr(task.activity.result.detail, "ses4m") == NULL, "%s", task.activity.result.detail);
+		ck_assert_ptr_nonnull(strstr(stub.seen, "ses4me")); /* it was told */
+		task_close(&task);
+	}
+	rig_close(&rig);
+	arena_close(&arena);
+}
+END_TEST
+
+/* Thousands of header lines of one name become one text, in their order, at a cost that does not grow with the square of them. */
+START_TEST(header_lines_are_put_together)
+{
+	static char answer[CURL_RESPONSE_HEADERS_MAX + 100];
+	struct task task;
+	size_t len;
+
+	open_all("127.0.0.1");
+	len = (size_t)sprintf(answer, "HTTP/1.1 200 OK\r\nConnection: close\r\nB: \xE9\r\na: first\r\n");
+	for (int i = 0; i < 12000; i++)
+		len += (size_t)sprintf(answer + len, "%c:%d\r\n", i % 2 != 0 ? 'a' : 'A', i % 10);
+	sprintf(answer + len, "\r\nx");
+	stub.pieces[0].text = answer;
+	task_init(&task, ACTIVITY_HTTP, with("GET", "/", ",\"output\":\"response\""));
+	task_run(&rig, &task);
+	ck_assert_msg(task.activity.result.ok, "%s", task.activity.result.detail);
+	const struct json *headers = json_get(task.activity.result.output, "headers");
+	ck_assert_uint_eq(json_count(headers), 3);
+	ck_assert_str_eq(json_get_text(headers, "b"), "\u00e9");
+	ck_assert_uint_eq(strlen(json_get_text(headers, "a")), 5 + 12000 * 3);
+	ck_assert_int_eq(strncmp(json_get_text(headers, "a"), "first, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1", 41), 0);
+	ck_assert_uint_lt(task.arena.used + task.activity.arena.used, 4 << 20);
+	task_close(&task);
+	rig_close(&rig);
+}
+END_TEST
+
 /* A body past ACTIVITY_BODY_MAX and headers past CURL_RESPONSE_HEADERS_MAX end the attempt. */
 START_TEST(answers_are_bounded)
 {
@@ -531,6 +597,8 @@ int main(void)
 	tcase_add_test(cases, named_entries_allow);
 	tcase_add_test(cases, names_are_allowed);
 	tcase_add_test(cases, redirects_are_checked);
+	tcase_add_test(cases, redirects_keep_secrets);
+	tcase_add_test(cases, header_lines_are_put_together);
 	tcase_add_test(cases, answers_are_bounded);
 	tcase_add_test(cases, large_answers_are_read_aside);
 	tcase_add_test(cases, cancel_closes);

@@ -575,6 +575,27 @@ START_TEST(request_carries_all)
 }
 END_TEST
 
+/* A runtime that says the key back, in pieces, gets it neither into the error nor into what is kept of its answer. */
+START_TEST(a_key_that_comes_back_is_blotted_out)
+{
+	struct task task;
+
+	open_stub();
+	rig.runtimes[0].api_key = "s3cret key";
+	stub.pieces[0].text = "HTTP/1.1 401 No\r\nContent-Type: application/json\r\nX-Key: s3cret key\r\nConnection: close\r\n\r\n"
+			      "{\"error\":{\"message\":\"bad key s3cr";
+	stub.pieces[1] = (struct stub_piece){.text = "et key, again s3cret key\"}}", .delay_ms = 50};
+	rig_open(&rig);
+	task_init(&task, ACTIVITY_INFERENCE, ASK);
+	task_run(&rig, &task);
+	ck_assert_ptr_nonnull(strstr(task.activity.result.detail, "bad key **********, again **********"));
+	ck_assert_ptr_nonnull(memmem(task.activity.result.response.data, task.activity.result.response.len, "bad key", 7));
+	ck_assert_ptr_null(memmem(task.activity.result.response.data, task.activity.result.response.len, "et key", 6));
+	task_close(&task);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("inference");
@@ -584,6 +605,7 @@ int main(void)
 
 	tcase_set_timeout(cases, 120);
 	tcase_add_test(cases, stream_gives_all);
+	tcase_add_test(cases, a_key_that_comes_back_is_blotted_out);
 	tcase_add_test(cases, odd_servers_are_understood);
 	tcase_add_test(cases, faults_have_classes);
 	tcase_add_test(cases, rate_limit_says_when);

@@ -69,6 +69,26 @@ START_TEST(secrets_are_blotted_out)
 }
 END_TEST
 
+/* One that begins, or stands in, another leaves nothing of that: the longer one goes first, in whatever order they came. */
+START_TEST(longer_secrets_go_first)
+{
+	static const char *const secrets[] = {"sesame", "open sesame now", "sesame now"};
+
+	for (int order = 0; order < 2; order++) {
+		struct secret_texts used = {0};
+		char text[] = "open sesame now sesame now sesame";
+
+		for (int i = 0; i < 3; i++)
+			secret_texts_add(&used, secrets[order == 0 ? i : 2 - i]);
+		secret_texts_blot(&used, (uint8_t *)text, strlen(text));
+		ck_assert_str_eq(text, "*************** ********** ******");
+		ck_assert(secret_texts_found(&used, "http://SeSame.example/"));
+		ck_assert(!secret_texts_found(&used, "http://sesam.example/"));
+		secret_texts_close(&used);
+	}
+}
+END_TEST
+
 /* One attempt keeps SECRETS_USED_MAX of them; who adds more has not counted. */
 START_TEST(too_many_are_a_mistake_of_ours)
 {
@@ -80,4 +100,4 @@ START_TEST(too_many_are_a_mistake_of_ours)
 END_TEST
 
 SUITE_ABORTS(too_many_are_a_mistake_of_ours)
-SUITE_MAIN("secrets", a_secret_has_hosts_and_namespaces, secrets_are_blotted_out)
+SUITE_MAIN("secrets", a_secret_has_hosts_and_namespaces, secrets_are_blotted_out, longer_secrets_go_first)
