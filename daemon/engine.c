@@ -701,7 +701,8 @@ static bool release_effects(struct run *run)
 			cancel_activity(run, effect);
 			break;
 		case EFFECT_CONTINUE:
-			post(run, new_message(TRIGGER_CONTINUE), true);
+			/* Behind what waits already: a run that never rests must hear of its cancellation and of the ends of its attempts. */
+			post(run, new_message(TRIGGER_CONTINUE), false);
 			break;
 		case EFFECT_RUN_ENDED:
 			ended = true;
@@ -1287,6 +1288,12 @@ static void run_advance(struct run *run)
 
 	if (run->stage != STAGE_IDLE || run->advancing)
 		return;
+	/* Nor is it ever idle, when its timers are looked at. Once: what is not due after all must not come round for ever. */
+	if (!list_empty(&live->inbox) && message_at(live->inbox.next)->kind == TRIGGER_CONTINUE && !run->engine->stopping) {
+		int64_t due_ms = state_next_deadline_ms(&live->state);
+		if (due_ms != 0 && due_ms <= wall_ms(run->engine))
+			post(run, new_message(TRIGGER_DEADLINE), true);
+	}
 	while (!list_empty(&live->inbox)) {
 		take_messages(live);
 		run->advancing = true;

@@ -88,6 +88,28 @@ await test('a long chain of evaluations is committed piece by piece, and its rep
 	await replayed(done.id);
 });
 
+await test('a run that never rests is cancelled, killed, timed out, and hears of the ends of its other branches', async () => {
+	const never = [{ outer: { for: { in: '[range(100000)]' }, do: [{ inner: { for: { in: '[range(100000)]' }, do: [{ it: { set: { x: 1 } } }] } }] } }];
+	const busy = definition('busy', never);
+	for (const verb of ['cancel', 'kill']) {
+		const id = `busy-${verb}`;
+		await daemon.post('/v1/runs', { id, definition: busy }, [201]);
+		await until('the run is under way', async () => (await daemon.get(`/v1/runs/${id}/events?limit=1&after=300`)).events?.length > 0);
+		await daemon.post(`/v1/runs/${id}/${verb}`, {}, 200, { timeoutMs: 20_000 });
+		equal((await daemon.ended(id)).status, 'cancelled', verb);
+		await replayed(id);
+	}
+	await daemon.post('/v1/runs', { id: 'busy-timeout', definition: { ...busy, timeout: { after: { seconds: 1 } } } }, [201]);
+	equal((await daemon.ended('busy-timeout')).error?.status, 408, 'of the workflow');
+	await replayed('busy-timeout');
+	const caught = await run([{ guard: { try: [{ body: { timeout: { after: { seconds: 1 } }, do: never } }], catch: { as: 'e', do: [{ tell: { set: { status: '${ $e.status }' } } }] } } }]);
+	equal(caught.output, { status: 408 }, 'of a task');
+	await replayed(caught.id);
+	const first = await run([{ race: { fork: { compete: true, branches: [{ spin: { do: never } }, { rest: { wait: { seconds: 1 } } }] } } }]);
+	equal(first.status, 'completed', 'the branch that waits wins');
+	await replayed(first.id);
+});
+
 await test('a failing expression faults its run with its message', async () => {
 	for (const [expression, pattern] of [['.a + 1', /cannot be added/], ['error("no such thing")', /no such thing/], ['.a | tonumber', /cannot be parsed|tonumber/], ['error({code: 7})', /"code":7/]]) {
 		const done = await evaluate(expression, { a: 'text' });
