@@ -1,5 +1,6 @@
 /* The command line `reprise`: finds the verb, runs it, ends with its exit status. Reads as a table of contents:
  * options.c parses, verbs.c lists the verbs, command_*.c are the verbs, client.c talks to the daemon, output.c prints. */
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +9,21 @@
 #include "cli/command.h"
 #include "workflow/base/check.h"
 
+/* A closed 0, 1 or 2 would be the number of the next file or socket, and what is printed would go there. This one can be neither written
+ * nor, at its end already, read: printing to it fails, as it must. */
+static void hold_standard_descriptors(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			CHECK(open("/dev/null", O_RDONLY) == fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct command command;
 	bool help = false;
 
+	hold_standard_descriptors();
 	memset(&command, 0, sizeof command);
 	arena_init(&command.arena);
 	CHECK(sodium_init() >= 0);

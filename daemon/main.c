@@ -1,5 +1,6 @@
 /* reprised: what happens from the first line to the last. Each step is one function; a step that fails ends the start with one
  * message and status 1. */
+#include <fcntl.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -164,6 +165,14 @@ static void say_ready(const struct daemon *daemon)
 	notify_supervisor("READY=1");
 }
 
+/* Whoever starts us may have closed 0, 1 or 2: the next file or socket would get that number, and the log's lines with it. */
+static void hold_standard_descriptors(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			CHECK(open("/dev/null", O_RDWR) == fd);
+}
+
 int main(int count, char **arguments)
 {
 	static struct daemon daemon_state;
@@ -172,6 +181,7 @@ int main(int count, char **arguments)
 	struct error error = {0};
 	int said;
 
+	hold_standard_descriptors();
 	daemon->started_us = clock_now_us();
 	if (count >= 3 && strcmp(arguments[1], "--run-child") == 0)
 		return simulator_become(arguments + 2);

@@ -135,6 +135,26 @@ await test('every verb of this release has a help text with an example, on stand
 	}
 });
 
+await test('standard streams that are closed are nobody else\'s: printing fails, and the daemon serves', async () => {
+	const closed = spawnSync('sh', ['-c', `"${program}" --version >&-`], { env: environment });
+	equal([closed.status, closed.stderr.toString()], [1, 'reprise: writing to standard output failed\n'], 'of the command line');
+	equal(spawnSync('sh', ['-c', `"${program}" --help <&- >&- 2>&-`], { env: environment }).status, 1, 'all three');
+	if (!existsSync(daemonProgram))
+		return;
+	const data = join(folder, 'closed');
+	writeFileSync(join(folder, 'closed.yaml'), '{}\n');
+	const child = spawn('sh', ['-c', `exec "${daemonProgram}" --data "${data}" --config "${join(folder, 'closed.yaml')}" <&- >&- 2>&-`], { env: environment, stdio: 'ignore' });
+	const ended = new Promise(done => child.on('exit', done));
+	const until = performance.now() + 30_000;
+	let answer;
+	do {
+		await pause(50);
+		answer = await reprise(['list', '-o', 'json'], { socket: join(data, 'reprise.sock') });
+	} while (answer.status !== 0 && performance.now() < until && child.exitCode === null);
+	child.kill('SIGTERM');
+	equal([answer.status, await ended], [0, 0], `of the daemon: ${answer.errors}`);
+});
+
 await test('unknown verbs and options end with 2 and name the nearest', async () => {
 	for (const [words, hint] of [[['submti'], 'reprise submit'], [['fact', 'lits'], 'reprise fact list'], [['list', '--limti', '3'], '--limit'], [['lst', '-o', 'json'], 'reprise list']]) {
 		const result = await expects(2, words);
