@@ -687,6 +687,53 @@ static struct json *read_stream(struct reader *reader, struct place **place)
 	return root;
 }
 
+/* ---- What libfyaml (0.7.12) takes too long for ---- */
+
+/* A run of blank lines costs it their number times their bytes: 1 MiB of them hours. */
+static bool check_blank_lines(struct reader *reader)
+{
+	size_t work = 0, lines = 0, bytes = 0, line = 1;
+
+	for (size_t i = 0; i < reader->source.len; i++) {
+		uint8_t c = reader->source.data[i];
+
+		if (c != ' ' && c != '\t' && c != '\n' && c != '\r') {
+			lines = bytes = 0;
+			continue;
+		}
+		bytes++;
+		lines += c == '\n' || c == '\r';
+		line += c == '\n';
+		if (lines < 2)
+			continue;
+		work += (c == '\n' || c == '\r' ? bytes : 0) + lines;
+		if (work > YAML_BLANK_WORK_MAX)
+			return stop(reader, line, 1, NULL, "too many blank lines, one after the other (YAML_BLANK_WORK_MAX)");
+	}
+	return true;
+}
+
+/* All brackets that open at the beginning of a line it keeps as tokens before it gives the first one away. Those that follow one another
+ * closely are counted, so that brackets in a text are not taken for a nesting. */
+static bool check_brackets(struct reader *reader)
+{
+	size_t open = 0, gap = 0, line = 1;
+
+	for (size_t i = 0; i < reader->source.len; i++) {
+		uint8_t c = reader->source.data[i];
+
+		line += c == '\n';
+		if (c == '[' || c == '{') {
+			gap = 0;
+			if (++open > YAML_BRACKETS_MAX)
+				return stop(reader, line, 1, NULL, "nested deeper than 64 levels: more than 1000 brackets open one after the other (YAML_BRACKETS_MAX)");
+		} else if (c == ']' || c == '}' || ++gap > YAML_BRACKET_GAP_MAX) {
+			open = gap = 0;
+		}
+	}
+	return true;
+}
+
 struct json *yaml_read(struct arena *arena, struct bytes source, struct place **place, struct problems *problems)
 {
 	struct reader *reader = memory_zero(sizeof *reader);
@@ -702,6 +749,12 @@ struct json *yaml_read(struct arena *arena, struct bytes source, struct place **
 	reader->problems = problems;
 	buffer_init(&reader->pointer, 4 * DEFINITION_SOURCE_MAX); /* every byte of the source escaped, and indexes */
 	buffer_init(&reader->text, DEFINITION_SOURCE_MAX);
+	if (!check_blank_lines(reader) || !check_brackets(reader)) {
+		buffer_close(&reader->pointer);
+		buffer_close(&reader->text);
+		free(reader);
+		return NULL;
+	}
 	fy_diag_cfg_default(&diag_cfg);
 	diag = fy_diag_create(&diag_cfg);
 	CHECK(diag);

@@ -486,8 +486,9 @@ END_TEST
 START_TEST(hostile_texts_end_soon)
 {
 	enum { SECONDS_MAX = 20 };
-	struct buffer texts[6];
-	static const char *const messages[] = {"more than 100000 values", "nested deeper", "a key must be a plain text", NULL, NULL, "duplicate key 'a'"};
+	struct buffer texts[13];
+	static const char *const messages[] = {"more than 100000 values", "nested deeper", "nested deeper", NULL, NULL, "duplicate key 'a'", "nested deeper",
+					       "too many blank lines", "too many blank lines", "too many blank lines", "too many blank lines", NULL, NULL};
 
 	for (size_t i = 0; i < COUNT_OF(texts); i++)
 		buffer_init(&texts[i], DEFINITION_SOURCE_MAX);
@@ -505,6 +506,26 @@ START_TEST(hostile_texts_end_soon)
 	for (unsigned i = 0; i < 60000; i++)
 		buffer_printf(&texts[4], "k%u: v\n", (i * 48271u) % 60013u);
 	add_many(&texts[5], 60000, "a: v\n");
+	add_many(&texts[6], 500000, "[?");
+	buffer_add_text(&texts[7], "a: |\n");
+	add_many(&texts[7], 500000, " \n");
+	buffer_add_text(&texts[8], "a: b");
+	add_many(&texts[8], 500000, "\n");
+	buffer_add_text(&texts[8], " c");
+	buffer_add_text(&texts[9], "a: |\n");
+	for (int i = 0; i < 400; i++) {
+		add_many(&texts[9], 900, " \n");
+		buffer_add_text(&texts[9], " x\n");
+	}
+	buffer_add_text(&texts[10], "a: |\n");
+	add_many(&texts[10], 19000, "                                                  \n");
+	/* Blank lines and brackets as somebody writes them are nothing special. */
+	buffer_add_text(&texts[11], "a: |\n");
+	for (int i = 0; i < 50000; i++)
+		buffer_add_text(&texts[11], "  paragraph\n\n\n");
+	add_many(&texts[11], 4000, "\n");
+	buffer_add_text(&texts[12], "a:\n");
+	add_many(&texts[12], 5000, "- [[[[a, b]]], 'a text [with [brackets']\n");
 	for (size_t i = 0; i < COUNT_OF(texts); i++) {
 		clock_t start = clock();
 
