@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/api.h"
+#include "daemon/event_trigger.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/base/log.h"
@@ -35,6 +36,13 @@ struct item {
 	bool is_stale; /* reload it when that is done */
 	struct schedule_plan *plan; /* its runs that have not been submitted yet, from plan_at on */
 	size_t plan_at;
+	/* `on`: */
+	struct event_trigger *trigger;
+	uint64_t event_seq, seq; /* all events up to it have counted; of definition.added */
+	bool fired; /* it is being written, or tried again */
+	struct bytes fired_input; /* the trigger's, until its next */
+	uint64_t fired_seq;
+	int64_t fired_ms;
 };
 
 /* One append of an item: skipped ticks, a tick with its run, a pause. */
@@ -52,6 +60,7 @@ struct writing {
 	struct schedule_skipped skipped[COUNT_OF(((struct schedule_plan *)0)->skipped)];
 	size_t skipped_count;
 	bool by_operator, pauses, resumes;
+	uint64_t event_seq; /* of the firing that this writes; 0: none */
 };
 
 static void advance(struct item *item);
@@ -96,6 +105,7 @@ static struct item *find(const struct schedules *schedules, const char *id)
 static void free_item(struct item *item)
 {
 	CHECK(item->writing == NULL);
+	event_trigger_end(item->trigger);
 	list_remove(&item->link);
 	item->owner->count--;
 	definition_release(item->definition);
@@ -141,6 +151,8 @@ static void add_skipped(struct writing *w, const struct schedule_skipped *skippe
 	if (skipped->is_uncounted)
 		json_set_boolean(&w->arena, entry->data, "more", true);
 	json_set_text(&w->arena, entry->data, "why", schedule_skip_name(skipped->why));
+	if (w->event_seq != 0)
+		json_set_number(&w->arena, entry->data, "eventSeq", (double)w->event_seq);
 	w->skipped[w->skipped_count++] = *skipped;
 }
 
@@ -178,6 +190,11 @@ static void end_writing(struct writing *w, const struct error *error)
 			item->ticked++;
 			schedules->ticked++;
 			item->plan_at += !w->by_operator && item->plan != NULL;
+		}
+		if (w->event_seq != 0) {
+			item->event_seq = w->event_seq;
+			item->fired = false;
+			event_trigger_next(item->trigger);
 		}
 		item->paused = w->pauses || (item->paused && !w->resumes);
 		item->retry_ms = 0;
@@ -245,9 +262,11 @@ static void submit_tick(struct writing *w, int64_t due_ms)
 		json_set_text(&w->arena, entry->data, "by", "operator");
 	if (item->zone != NULL)
 		json_set_digest(&w->arena, entry->data, "zone", &item->zone_digest);
+	if (w->event_seq != 0)
+		json_set_number(&w->arena, entry->data, "eventSeq", (double)w->event_seq);
 	json_set_text(&w->arena, labels, "schedule", item->id);
 	w->submit = (struct engine_submit){
-		.definition = item->definition, .id = w->run_id, .input = bytes_text("null"), .labels = labels, .received_us = clock_now_us(), .extra = w->entries,
+		.definition = item->definition, .id = w->run_id, .input = w->event_seq != 0 ? item->fired_input : bytes_text("null"), .labels = labels, .received_us = clock_now_us(), .extra = w->entries,
 		.extra_count = w->entry_count, .on_done = on_submitted, .owner = w,
 	};
 	if (engine_submit(item->owner->daemon->engine, &w->submit, &error) != 0)
@@ -256,9 +275,60 @@ static void submit_tick(struct writing *w, int64_t due_ms)
 
 /* --- what is due -------------------------------------------------------------------------------------------------- */
 
+static bool may_write(const struct item *item)
+{
+	return item->writing == NULL && item->definition != NULL && item->owner->daemon->stage < DAEMON_DRAINING;
+}
+
 static bool may_tick(const struct item *item)
 {
-	return item->writing == NULL && !item->paused && item->definition != NULL && item->owner->daemon->stage < DAEMON_DRAINING;
+	return may_write(item) && !item->paused;
+}
+
+/* What was wanted has come: a run, or why there is none, in any case with the last event's seq, so that it has counted. */
+static void write_firing(struct item *item)
+{
+	struct schedule_skipped skipped = {.first_ms = item->fired_ms, .last_ms = item->fired_ms, .count = 1, .why = SCHEDULE_SKIP_COUNT};
+
+	if (!may_write(item))
+		return;
+	if (item->paused)
+		skipped.why = SCHEDULE_PAUSED;
+	else if (item->fired_input.data == NULL)
+		skipped.why = SCHEDULE_TOO_LARGE;
+	else if (item->definition->schedule->overlap == SCHEDULE_OVERLAP_SKIP && item->last_run[0] != '\0' && engine_run_is_open(item->owner->daemon->engine, item->last_run))
+		skipped.why = SCHEDULE_OVERLAPPED;
+	struct writing *w = begin_writing(item);
+	w->event_seq = item->fired_seq;
+	if (skipped.why == SCHEDULE_SKIP_COUNT) {
+		submit_tick(w, item->fired_ms);
+		return;
+	}
+	add_skipped(w, &skipped);
+	append_entries(w);
+}
+
+static void on_fire(void *arg, struct bytes input, uint64_t seq, int64_t time_ms)
+{
+	struct item *item = arg;
+
+	item->fired = true;
+	item->fired_input = input;
+	item->fired_seq = seq;
+	item->fired_ms = time_ms;
+	write_firing(item);
+	arm(item->owner);
+}
+
+static void listen_for_events(struct item *item)
+{
+	const struct event_trigger_config config = {
+		.loop = &item->owner->daemon->loop, .hub = item->owner->daemon->hub, .jq = item->owner->daemon->jq, .name = item->id, .definition = item->definition,
+		.strategy = item->definition->schedule->on, .since_ms = item->added_ms, .after_seq = item->event_seq > item->seq ? item->event_seq : item->seq,
+		.on_fire = on_fire, .arg = item,
+	};
+
+	item->trigger = event_trigger_new(&config);
 }
 
 /* `after`: the first at once, then so long after the end of the run before. 0: that one is still under way. */
@@ -275,7 +345,9 @@ static void advance(struct item *item)
 	int64_t now_ms = clock_wall_ms();
 
 	item->next_ms = 0;
-	if (!may_tick(item))
+	if (schedule != NULL && schedule->kind == SCHEDULE_ON && item->fired)
+		write_firing(item);
+	if (!may_tick(item) || schedule->kind == SCHEDULE_ON)
 		return;
 	if (schedule->kind == SCHEDULE_AFTER) {
 		item->next_ms = next_after(item);
@@ -397,6 +469,9 @@ static void take_row(struct schedules *schedules, const struct store_schedule *r
 		item = make_item(schedules, row->id);
 	if (loaded->error.code != ERR_NONE)
 		log_error(LOG_ENGINE, "schedule=%s does not run: %s", row->id, loaded->error.message);
+	event_trigger_end(item->trigger);
+	item->trigger = NULL;
+	item->fired = false;
 	definition_release(item->definition);
 	arena_close(&item->arena);
 	free(item->plan);
@@ -416,6 +491,10 @@ static void take_row(struct schedules *schedules, const struct store_schedule *r
 	item->skipped = row->skipped;
 	snprintf(item->skipped_why, sizeof item->skipped_why, "%s", row->skipped_why != NULL ? row->skipped_why : "");
 	item->paused = row->paused;
+	item->event_seq = row->event_seq;
+	item->seq = row->seq;
+	if (item->definition != NULL && item->definition->schedule->kind == SCHEDULE_ON)
+		listen_for_events(item);
 	advance(item);
 }
 
@@ -588,7 +667,7 @@ static void skip_paused(struct writing *w)
 	const struct item *item = w->item;
 	struct schedule_plan *plan;
 
-	if (item->definition == NULL || item->definition->schedule->kind == SCHEDULE_AFTER)
+	if (item->definition == NULL || item->definition->schedule->kind == SCHEDULE_AFTER || item->definition->schedule->kind == SCHEDULE_ON)
 		return;
 	plan = memory_alloc(sizeof *plan);
 	schedule_plan(item->definition->schedule, item->zone, item->accounted_ms, clock_wall_ms(), false, true, plan);

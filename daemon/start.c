@@ -314,14 +314,14 @@ int stop_all(struct daemon *daemon)
 		http_server_close(daemon->http);
 	if (daemon->engine)
 		engine_free(daemon->engine);
+	jq_pool_close(daemon->jq);
+	simulators_stop(&daemon->simulators);
+	schedules_close(&daemon->schedules);
 	if (daemon->hub) {
 		sinks_close(daemon->sinks);
 		event_keeper_close(daemon->event_keeper);
 		event_hub_close(daemon->hub);
 	}
-	jq_pool_close(daemon->jq);
-	simulators_stop(&daemon->simulators);
-	schedules_close(&daemon->schedules);
 	children_close(&daemon->children);
 	uv_close((uv_handle_t *)&daemon->sweep_timer, NULL);
 	ports_close(&daemon->ports);

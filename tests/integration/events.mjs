@@ -260,4 +260,95 @@ await test('events are known as long as events.keep says, and what is forgotten 
 	match(child.errors + child.output, /shorter than window/, 'message');
 });
 
+// Workflows that begin with events: `on`, its own name, what their runs were given.
+const begins = (name, on, more = {}) => { const made = definition(name, [{ one: { set: { ids: '${ [ $workflow.input[] | .id ] }' } } }], { schedule: { on } }); made.document.metadata = more; return made; };
+const runsOf = async (daemon, name) => (await daemon.get(`/v1/runs?workflow=tests/${name}&limit=1000`)).runs.map(r => r.id).reverse();
+const inputsOf = async (daemon, name) => {
+	const inputs = [];
+	for (const id of await runsOf(daemon, name))
+		inputs.push((await daemon.ended(id)).input.map(e => e.id));
+	return inputs;
+};
+
+await test('a schedule begins a run with one event, any of some, or all of some, which get the envelopes as input', async () => {
+	const daemon = new Daemon('events');
+	await daemon.start();
+	await daemon.post('/v1/events', event('early', { type: 'a' }), 201, structured);
+	await daemon.post('/v1/definitions', begins('one', { one: { with: { type: 'a' } } }), 201);
+	await daemon.post('/v1/definitions', begins('any', { any: [{ with: { type: 'a' } }, { with: { type: '^b.$' } }] }), 201);
+	await daemon.post('/v1/definitions', begins('all', { all: [{ with: { type: 'a' } }, { with: { type: 'b1', data: '${ .warm > 38 }' } }] }), 201);
+	await daemon.post('/v1/definitions', begins('jq', { one: { with: { type: 'a', data: '${ (.list | length) == 2 }' }, correlate: { who: { from: '.data.list[0]', expect: 'x' } } } }), 201);
+	await until('all listen', async () => await daemon.metric('reprise_event_listeners') === 4);
+	const send = (id, type, data) => daemon.post('/v1/events', event(id, { type, data }), 201, structured);
+	await send('1', 'a', { list: [1, 2] });
+	await send('2', 'b1', { warm: 20 });
+	await send('3', 'b22');
+	await send('4', 'a', { list: ['x', 'y'] });
+	await send('5', 'b1', { warm: 39 });
+	await send('6', 'a', {});
+	await until('all have run', async () => (await runsOf(daemon, 'one')).length >= 3 && (await runsOf(daemon, 'any')).length >= 5 && (await runsOf(daemon, 'all')).length >= 1);
+	await pause(300);
+	equal(await inputsOf(daemon, 'one'), [['1'], ['4'], ['6']], 'one');
+	equal(await inputsOf(daemon, 'any'), [['1'], ['2'], ['4'], ['5'], ['6']], 'any');
+	equal(await inputsOf(daemon, 'all'), [['1', '5']], 'all');
+	equal(await inputsOf(daemon, 'jq'), [['4']], 'jq and correlation');
+	const run = await daemon.ended((await runsOf(daemon, 'one'))[1]);
+	equal([run.input[0].data, run.output, run.labels.schedule], [{ list: ['x', 'y'] }, { ids: ['4'] }, 'tests.one'], 'the run');
+	equal((await daemon.get('/v1/schedules/tests.one')).runs, 3, 'the schedule');
+	match(daemon.cli('schedule', 'list').stdout, /tests\.all +active +on/, 'schedule list');
+	// Another version begins anew; one without a schedule ends it.
+	const next = begins('one', { one: { with: { type: 'b1' } } });
+	next.document.version = '1.0.1';
+	await daemon.post('/v1/definitions', next, 201);
+	await pause(300);
+	await send('7', 'b1', {});
+	await send('8', 'a', {});
+	await until('the new one has run', async () => (await runsOf(daemon, 'one')).length === 4);
+	equal((await inputsOf(daemon, 'one')).at(-1), ['7'], 'of the new version');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('each event begins one run, exactly, over six kills; what comes while a schedule is paused is skipped', async () => {
+	const daemon = new Daemon('events');
+	await daemon.start();
+	await daemon.post('/v1/definitions', begins('each', { one: { with: { type: 'a' } } }), 201);
+	await daemon.post('/v1/definitions', begins('pair', { all: [{ with: { type: 'a' } }, { with: { type: 'b' } }] }), 201);
+	let done = false;
+	const sender = (async () => {
+		for (let i = 0; i < 120; await pause(15)) {
+			const answer = await daemon.ask('POST', '/v1/events', event(i, { type: i % 2 ? 'b' : 'a' }), structured);
+			if (answer.status === 201 || answer.status === 200)
+				i++;
+			else
+				await pause(20);
+		}
+		done = true;
+	})();
+	let kills = 0;
+	for (; kills < 6 && !done; kills++) {
+		await pause(50 + draw() * 250);
+		await daemon.kill();
+		await daemon.start();
+	}
+	await sender;
+	check(kills === 6, `${kills} kills`);
+	await until('all have begun', async () => (await runsOf(daemon, 'each')).length >= 60 && (await runsOf(daemon, 'pair')).length >= 60);
+	await pause(300);
+	equal(await inputsOf(daemon, 'each'), Array.from({ length: 60 }, (_, i) => [String(2 * i)]), 'one');
+	equal(await inputsOf(daemon, 'pair'), Array.from({ length: 60 }, (_, i) => [String(2 * i), String(2 * i + 1)]), 'all');
+	await daemon.post('/v1/schedules/tests.each/pause', {}, 200);
+	await daemon.post('/v1/events', event('p', { type: 'a' }), 201, structured);
+	await until('it is skipped', async () => (await daemon.get('/v1/schedules/tests.each')).skipped === 1);
+	await daemon.post('/v1/schedules/tests.each/resume', {}, 200);
+	await daemon.kill();
+	await daemon.start();
+	await daemon.post('/v1/events', event('q', { type: 'a' }), 201, structured);
+	await until('it runs again', async () => (await runsOf(daemon, 'each')).length === 61);
+	equal((await inputsOf(daemon, 'each')).at(-1), ['q'], 'after the pause');
+	equal((await journalOf(daemon, 'schedule.skipped')).map(e => e.data.why), ['paused'], 'skipped');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
 await finish();

@@ -6,11 +6,12 @@
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
 #include "workflow/language/checker.h"
+#include "workflow/language/consumption.h"
 #include "workflow/language/duration.h"
 
 const char *schedule_skip_name(enum schedule_skip skip)
 {
-	static const char *const names[SCHEDULE_SKIP_COUNT] = {"missed", "too late", "catch-up limit", "overlap", "paused"};
+	static const char *const names[SCHEDULE_SKIP_COUNT] = {"missed", "too late", "catch-up limit", "overlap", "paused", "too large"};
 
 	CHECK(skip < SCHEDULE_SKIP_COUNT);
 	return names[skip];
@@ -89,6 +90,7 @@ void schedule_plan(const struct schedule *schedule, const struct zone *zone, int
 	uint64_t left, may_catch_up = catch_up_max(schedule);
 
 	CHECK(schedule->kind != SCHEDULE_AFTER);
+	CHECK(schedule->kind != SCHEDULE_ON);
 	plan->run_count = plan->skipped_count = 0;
 	plan->accounted_ms = since_ms;
 	if (now_ms > since_ms)
@@ -135,6 +137,23 @@ static void read_cron(struct checker *checker, const struct json *value, struct 
 		schedule->cron_text = value->string.text;
 		if (cron_parse(value->string.text, &schedule->cron, &error) != 0)
 			checker_fail(checker, "cron: '0 9 * * mon-fri'", "%s", error.message);
+	}
+	checker_leave(checker, len);
+}
+
+/* Nothing of a run is there yet, so its expressions know no variables. `until` would have to keep any number of events. */
+static void read_on(struct checker *checker, const struct json *value, struct schedule *schedule)
+{
+	size_t len = checker_enter(checker, "on"), variable_count = checker->variable_count;
+
+	checker->variable_count = 0;
+	schedule->on = consumption_read(checker, value);
+	checker->variable_count = variable_count;
+	if (json_get(value, "until") != NULL) {
+		size_t inner = checker_enter(checker, "until");
+
+		checker_fail(checker, "begin with the first event and listen for the others in the workflow", "is not supported in a schedule");
+		checker_leave(checker, inner);
 	}
 	checker_leave(checker, len);
 }
@@ -215,7 +234,7 @@ static void read_metadata(struct checker *checker, const struct json *metadata, 
 
 const struct schedule *schedule_read(struct checker *checker, const struct json *document)
 {
-	static const struct key keys[] = {{"every", KEY_OPTIONAL, NULL}, {"cron", KEY_OPTIONAL, NULL}, {"after", KEY_OPTIONAL, NULL}, {"on", KEY_LATER, NULL}};
+	static const struct key keys[] = {{"every", KEY_OPTIONAL, NULL}, {"cron", KEY_OPTIONAL, NULL}, {"after", KEY_OPTIONAL, NULL}, {"on", KEY_OPTIONAL, NULL}};
 	const struct json *value = json_get(document, "schedule"), *metadata = json_get(json_get(document, "document"), "metadata");
 	struct schedule *schedule = arena_zero(&checker->definition->arena, sizeof(*schedule));
 	size_t errors = checker->problems->errors, len;
@@ -225,13 +244,15 @@ const struct schedule *schedule_read(struct checker *checker, const struct json 
 	schedule->catch_up_max = SCHEDULE_CATCH_UP_DEFAULT;
 	len = checker_enter(checker, "schedule");
 	if (checker_type(checker, value, JSON_OBJECT, false)) {
-		const struct json *every = json_get(value, "every"), *cron = json_get(value, "cron"), *after = json_get(value, "after");
+		const struct json *every = json_get(value, "every"), *cron = json_get(value, "cron"), *after = json_get(value, "after"), *on = json_get(value, "on");
 
 		checker_keys(checker, value, keys, COUNT_OF(keys), "'schedule'");
-		if (checker->problems->errors == errors && (every != NULL) + (cron != NULL) + (after != NULL) != 1)
+		if (checker->problems->errors == errors && (every != NULL) + (cron != NULL) + (after != NULL) + (on != NULL) != 1)
 			checker_fail(checker, "schedule: {every: {hours: 1}}", "must have exactly one of every, cron, after, on");
-		schedule->kind = cron != NULL ? SCHEDULE_CRON : after != NULL ? SCHEDULE_AFTER : SCHEDULE_EVERY;
-		if (cron != NULL)
+		schedule->kind = on != NULL ? SCHEDULE_ON : cron != NULL ? SCHEDULE_CRON : after != NULL ? SCHEDULE_AFTER : SCHEDULE_EVERY;
+		if (on != NULL)
+			read_on(checker, on, schedule);
+		else if (cron != NULL)
 			read_cron(checker, cron, schedule);
 		else if (every != NULL || after != NULL)
 			read_interval(checker, every != NULL ? "every" : "after", every != NULL ? every : after, schedule);

@@ -26,13 +26,15 @@ enum {
 	SCHEDULE_TICKS_MAX = 50000, /* ticks that one plan looks at; older ones are skipped uncounted */
 };
 
-enum schedule_kind { SCHEDULE_EVERY, SCHEDULE_CRON, SCHEDULE_AFTER };
+enum schedule_kind { SCHEDULE_EVERY, SCHEDULE_CRON, SCHEDULE_AFTER, SCHEDULE_ON };
 enum schedule_overlap { SCHEDULE_OVERLAP_ALLOW, SCHEDULE_OVERLAP_SKIP };
 enum schedule_catch_up { SCHEDULE_CATCH_UP_LATEST, SCHEDULE_CATCH_UP_SKIP, SCHEDULE_CATCH_UP_ALL };
 
+struct event_strategy;
 struct schedule {
 	enum schedule_kind kind;
 	int64_t every_ms; /* EVERY, AFTER */
+	const struct event_strategy *on; /* ON: consumption.h; without `until` */
 	struct cron cron;
 	const char *cron_text, *time_zone; /* time_zone NULL: UTC */
 	enum schedule_overlap overlap;
@@ -41,7 +43,7 @@ struct schedule {
 	int64_t lateness_max_ms; /* 0: any */
 };
 
-/* The first tick after `since_ms`. EVERY: since must be a tick or the anchor. AFTER: since is the end of the run before. */
+/* Not for ON, which no clock moves. The first tick after `since_ms`. EVERY: since must be a tick or the anchor. AFTER: since is the end of the run before. */
 int64_t schedule_next(const struct schedule *schedule, const struct zone *zone, int64_t since_ms);
 
 struct checker;
@@ -50,8 +52,8 @@ struct checker;
 const struct schedule *schedule_read(struct checker *checker, const struct json *document);
 
 /* Why ticks did not become runs. */
-enum schedule_skip { SCHEDULE_MISSED, SCHEDULE_LATE, SCHEDULE_OVER_MAX, SCHEDULE_OVERLAPPED, SCHEDULE_PAUSED, SCHEDULE_SKIP_COUNT };
-const char *schedule_skip_name(enum schedule_skip skip); /* "missed", "too late", "catch-up limit", "overlap", "paused" */
+enum schedule_skip { SCHEDULE_MISSED, SCHEDULE_LATE, SCHEDULE_OVER_MAX, SCHEDULE_OVERLAPPED, SCHEDULE_PAUSED, SCHEDULE_TOO_LARGE, SCHEDULE_SKIP_COUNT };
+const char *schedule_skip_name(enum schedule_skip skip); /* "missed", "too late", "catch-up limit", "overlap", "paused", "too large" */
 
 struct schedule_skipped {
 	int64_t first_ms, last_ms;

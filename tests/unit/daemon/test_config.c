@@ -195,6 +195,17 @@ static const struct mistake {
 	{"limits: {body: 65MiB}\n", 1, 16, "limit of 64 MiB"},
 	{"limits: {bodys: 1}\n", 1, 10, "unknown key 'bodys'"},
 	{"limits: {wakeEvery: 0ms}\n", 1, 21, "longer than nothing"},
+	{"events: {window: 2h, keep: 1h}\n", 1, 9, "shorter than window"},
+	{"events: {keep: 0s}\n", 1, 16, "longer than nothing"},
+	{"events: {kept: 1s}\n", 1, 10, "unknown key 'kept'"},
+	{"sinks: [x]\n", 1, 8, "mapping of names to sinks"},
+	{"sinks: {a: {}}\n", 1, 12, "sink 'a' has no url"},
+	{"sinks: {a b: {url: 'http://x'}}\n", 1, 9, "a sink's name"},
+	{"sinks: {a: {url: 'ftp://x'}}\n", 1, 18, "begins with http"},
+	{"sinks: {a: {url: 'http://x', types: []}}\n", 1, 37, "0 types"},
+	{"sinks: {a: {url: 'http://x', types: ['a*b']}}\n", 1, 38, "at the end of a type"},
+	{"sinks: {a: {url: 'http://x', headers: {content-type: x}}}\n", 1, 40, "content type"},
+	{"sinks: {a: {url: 'http://x', headers: {x: \"a\\nb\"}}}\n", 1, 43, "one line"},
 };
 
 /* Each mistake is one problem, an error, where it stands. */

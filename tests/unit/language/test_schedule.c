@@ -8,6 +8,7 @@
 #include "tests/unit/base/suite.h"
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
+#include "workflow/language/consumption.h"
 #include "workflow/language/definition.h"
 
 enum { MINUTE = 60000, HOUR = 60 * MINUTE };
@@ -48,6 +49,14 @@ START_TEST(schedules_are_read)
 	definition_free(definition);
 	problems_close(&problems);
 
+	definition = load("{}", "{on: {all: [{with: {type: a}}, {with: {type: b}}]}}", &problems);
+	ck_assert_msg(definition != NULL, "%s", problems.count > 0 ? problems.items[0].message : "");
+	ck_assert_int_eq(definition->schedule->kind, SCHEDULE_ON);
+	ck_assert_int_eq(definition->schedule->on->kind, EVENTS_ALL);
+	ck_assert_uint_eq(definition->schedule->on->filter_count, 2);
+	definition_free(definition);
+	problems_close(&problems);
+
 	definition = load("{}", "{after: {seconds: 0}}", &problems);
 	ck_assert_int_eq(definition->schedule->kind, SCHEDULE_AFTER);
 	definition_free(definition);
@@ -65,7 +74,10 @@ START_TEST(bad_schedules_are_refused)
 		{"{}", "{every: {seconds: 1}, cron: '* * * * *'}", "/schedule", "exactly one of"},
 		{"{}", "5", "/schedule", "must be an object"},
 		{"{}", "{evry: {seconds: 1}}", "/schedule/evry", "unknown key 'evry'"},
-		{"{}", "{on: {one: {with: {type: x}}}}", "/schedule/on", "not supported in this release"},
+		{"{}", "{on: {any: [{with: {type: x}}], until: '${ true }'}}", "/schedule/on/until", "not supported in a schedule"},
+		{"{}", "{on: {one: {with: {type: '${ $workflow.id }'}}}}", "/schedule/on/one/with/type", "workflow"},
+		{"{}", "{on: {one: {}}}", "/schedule/on/one", "with"},
+		{"{}", "{on: {one: {with: {type: x}}}, every: PT1M}", "/schedule", "exactly one of"},
 		{"{}", "{every: {milliseconds: 999}}", "/schedule/every", "at least 1000"},
 		{"{}", "{every: 30s}", "/schedule/every", "ISO 8601"},
 		{"{}", "{cron: '* * * *'}", "/schedule/cron", "has 4 fields"},
