@@ -14,6 +14,7 @@
 #include "daemon/event_keeper.h"
 #include "daemon/feeds.h"
 #include "daemon/http_server.h"
+#include "daemon/listeners.h"
 #include "daemon/ports.h"
 #include "daemon/schedules.h"
 #include "daemon/simulator.h"
@@ -45,6 +46,7 @@ struct daemon {
 	struct children children; /* runs that runs start */
 	uv_timer_t sweep_timer; /* children_sweep() */
 	struct event_hub *hub; /* events to those who wait for them */
+	struct listeners *listeners; /* … the engine's */
 	struct event_keeper *event_keeper;
 	struct sinks *sinks;
 	struct feeds feeds;

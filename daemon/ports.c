@@ -442,6 +442,16 @@ static void port_on_committed(void *arg, const char *run_id, uint64_t seq_last, 
 		schedules_on_run_ended(&daemon->schedules, run_id);
 }
 
+static void port_listen(void *arg, const char *run_id, const char *step_id, const struct task *task, struct definition *definition, int64_t since_ms, uint64_t after_seq)
+{
+	listeners_add(((struct ports *)arg)->daemon->listeners, run_id, step_id, task->listen->to, definition, since_ms, after_seq);
+}
+
+static void port_unlisten(void *arg, const char *run_id, const char *step_id)
+{
+	listeners_remove(((struct ports *)arg)->daemon->listeners, run_id, step_id);
+}
+
 static void port_on_emitted(void *arg)
 {
 	event_hub_wake(((struct ports *)arg)->daemon->hub);
@@ -485,7 +495,7 @@ struct engine_ports ports_for_engine(struct ports *ports)
 {
 	return (struct engine_ports){
 		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values, .evaluate = evaluate,
-		.on_emitted = port_on_emitted, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
+		.listen = port_listen, .unlisten = port_unlisten, .on_emitted = port_on_emitted, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
 		.on_committed = port_on_committed, .on_clock_stepped = port_on_clock_stepped, .on_run_failed = port_on_run_failed,
 	};
 }

@@ -194,6 +194,11 @@ static struct jq_pool *open_jq_pool(uv_loop_t *loop)
 	return jq_pool_open(loop, &(struct jq_pool_config){.program = found ? program : NULL});
 }
 
+static int offer_event(void *arg, struct engine_offer *offer, struct error *error)
+{
+	return engine_offer_event(((struct daemon *)arg)->engine, offer, error);
+}
+
 int start_engine(struct daemon *daemon, struct error *error)
 {
 	struct activities_config activities = {
@@ -208,9 +213,11 @@ int start_engine(struct daemon *daemon, struct error *error)
 	if (count_open_runs(daemon, error) != 0 || look(daemon, first, error) != 0 || record_start(daemon, first, error) != 0 ||
 	    activities_open(&daemon->activities, &daemon->loop, &activities, &activity_ports, error) != 0)
 		goto end;
-	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000};
+	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000, .event_window_ms = daemon->config.events_window_ms};
 	daemon->jq = open_jq_pool(&daemon->loop);
+	struct listeners_ports listeners_ports = {.arg = daemon, .offer = offer_event};
 	daemon->hub = event_hub_new(&daemon->loop, daemon->store);
+	daemon->listeners = listeners_new(daemon->hub, &listeners_ports);
 	daemon->event_keeper = event_keeper_open(daemon);
 	daemon->sinks = sinks_open(daemon);
 	daemon->engine = engine_new(&config, &engine_ports);
@@ -318,6 +325,7 @@ int stop_all(struct daemon *daemon)
 	simulators_stop(&daemon->simulators);
 	schedules_close(&daemon->schedules);
 	if (daemon->hub) {
+		listeners_free(daemon->listeners);
 		sinks_close(daemon->sinks);
 		event_keeper_close(daemon->event_keeper);
 		event_hub_close(daemon->hub);

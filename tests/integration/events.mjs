@@ -260,6 +260,66 @@ await test('events are known as long as events.keep says, and what is forgotten 
 	match(child.errors + child.output, /shorter than window/, 'message');
 });
 
+const listener = (name, to, more = {}) => definition(name, [{ wait: { listen: { to, ...more } } }]);
+
+await test('a listen takes events that were sent or emitted, before it within the window and after it; others of its kind get them too', async () => {
+	const daemon = new Daemon('events', { events: { window: '30s' } });
+	await daemon.start();
+	const send = (id, type, data) => daemon.post('/v1/events', event(id, { type, data }), 201, structured);
+	await send('before', 'a', { n: 0 });
+	await daemon.post('/v1/runs', { id: 'one', definition: listener('one', { one: { with: { type: 'a' } } }, { read: 'envelope' }) }, 201);
+	await daemon.post('/v1/runs', { id: 'two', definition: listener('two', { one: { with: { type: 'a', data: '${ .n > 0 }' } } }) }, 201);
+	await daemon.post('/v1/runs', { id: 'jq', definition: listener('jq', { one: { with: { type: 'a', data: '${ (.n | tostring) == "7" }' } } }) }, 201);
+	await daemon.post('/v1/runs', { id: 'all', definition: listener('all', { all: [{ with: { type: 'b' } }, { with: { type: 'out' } }] }) }, 201);
+	equal((await daemon.ended('one')).output.map(e => e.id), ['before'], 'what was there before');
+	await send('7', 'a', { n: 7 });
+	equal((await daemon.ended('two')).output, [{ n: 7 }], 'what came after');
+	equal((await daemon.ended('jq')).output, [{ n: 7 }], 'by jq');
+	await send('b', 'b', 'text');
+	await daemon.post('/v1/runs', { id: 'emits', definition: definition('emits', [{ tell: { emit: { event: { with: { source: 'urn:x', type: 'out', data: { from: '${ $workflow.id }' } } } } } }]) }, 201);
+	const emitted = await daemon.ended('emits');
+	equal((await daemon.ended('all')).output, ['text', { from: 'emits' }], 'sent and emitted');
+	const told = (await feed(daemon, 100)).find(e => e.type === 'out');
+	equal([told.source, told.data], ['urn:x', { from: 'emits' }], 'on the feed');
+	equal(emitted.events.filter(e => e.type === 'out').map(e => e.id), [told.id], 'in the run document');
+	equal(await daemon.metric('reprise_event_listeners'), 0, 'nobody listens any more');
+	const types = (await feed(daemon, 100)).filter(e => e.subject === 'all').map(e => e.type.replace(/^io\.serverlessworkflow\.|\.v1$/g, ''));
+	check(types.includes('workflow.correlation-started') && types.includes('workflow.correlation-completed'), () => `lifecycle: ${types}`);
+	equal(daemon.cli('replay', '--all').code, 0, 'replay');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('twenty listeners get forty events each, in order and once, over five kills', async () => {
+	const daemon = new Daemon('events');
+	await daemon.start();
+	const waits = listener('waits', { any: [{ with: { type: 'n' } }], until: '${ length == 40 }' });
+	for (let i = 0; i < 20; i++)
+		await daemon.post('/v1/runs', { id: `w${i}`, definition: waits }, 201);
+	let done = false;
+	const sender = (async () => {
+		for (let i = 0; i < 40; await pause(30)) {
+			const answer = await daemon.ask('POST', '/v1/events', event(i, { type: i % 2 ? 'other' : 'n', data: i }), structured);
+			if (answer.status === 201 || answer.status === 200)
+				i++;
+		}
+		for (let i = 40; i < 80; i += 2)
+			await until('it is taken', async () => [200, 201].includes((await daemon.ask('POST', '/v1/events', event(i, { type: 'n', data: i }), structured)).status));
+		done = true;
+	})();
+	for (let kills = 0; kills < 5 && !done; kills++) {
+		await pause(100 + draw() * 300);
+		await daemon.kill();
+		await daemon.start();
+	}
+	await sender;
+	for (let i = 0; i < 20; i++)
+		equal((await daemon.ended(`w${i}`)).output, Array.from({ length: 40 }, (_, n) => 2 * n), `output of w${i}`);
+	equal(daemon.cli('replay', '--all').code, 0, 'replay');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
 // Workflows that begin with events: `on`, its own name, what their runs were given.
 const begins = (name, on, more = {}) => { const made = definition(name, [{ one: { set: { ids: '${ [ $workflow.input[] | .id ] }' } } }], { schedule: { on } }); made.document.metadata = more; return made; };
 const runsOf = async (daemon, name) => (await daemon.get(`/v1/runs?workflow=tests/${name}&limit=1000`)).runs.map(r => r.id).reverse();
