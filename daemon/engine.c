@@ -1291,7 +1291,7 @@ static void run_advance(struct run *run)
 	/* Nor is it ever idle, when its timers are looked at. Once: what is not due after all must not come round for ever. */
 	if (!list_empty(&live->inbox) && message_at(live->inbox.next)->kind == TRIGGER_CONTINUE && !run->engine->stopping) {
 		int64_t due_ms = state_next_deadline_ms(&live->state);
-		if (due_ms != 0 && due_ms <= wall_ms(run->engine))
+		if (due_ms != 0 && due_ms <= run_time_ms(run))
 			post(run, new_message(TRIGGER_DEADLINE), true);
 	}
 	while (!list_empty(&live->inbox)) {
