@@ -411,4 +411,32 @@ await test('each event begins one run, exactly, over six kills; what comes while
 	await daemon.stop();
 });
 
+await test('events that are large: pages, the stream and a sink have them all, and more than 8 MiB for one run are skipped', async () => {
+	const receiver = new Receiver();
+	await receiver.open();
+	const daemon = new Daemon('events', { http: { allow: ['127.0.0.1'] }, sinks: { audit: { url: `http://127.0.0.1:${receiver.port}`, types: ['big'] } } });
+	await daemon.start();
+	const emits = definition('emits', [{ each: { for: { in: '${ .list }', each: 'n' }, do: [
+		{ tell: { emit: { event: { with: { source: 'urn:x', type: 'big', subject: '${ $n }', data: '${ $input.text }' } } } } }] } }]);
+	emits.do[0].each.do[0].tell.emit.event.with.data = 'x'.repeat(600_000);
+	await daemon.post('/v1/runs', { id: 'emits', definition: emits, input: { list: ['0', '1', '2', '3', '4', '5', '6', '7'] } }, 201);
+	equal((await daemon.ended('emits')).status, 'completed', 'the run');
+	const subjects = ['0', '1', '2', '3', '4', '5', '6', '7'];
+	equal((await feed(daemon, 1000)).filter(e => e.type === 'big').map(e => e.subject), subjects, 'pages');
+	await until('the sink has them', () => receiver.taken.length >= 8);
+	equal(firsts(receiver.taken.map(t => t.event.subject)), subjects, 'the sink');
+	const stream = await daemon.ask('GET', '/v1/events', undefined, { headers: { Accept: 'text/event-stream' }, timeoutMs: 4000 });
+	equal(stream.text.split('\n').filter(line => line.startsWith('data: ')).map(line => JSON.parse(line.slice(6))).filter(e => e.type === 'big').map(e => e.subject), subjects, 'the stream');
+	await daemon.post('/v1/definitions', begins('nine', { all: Array.from({ length: 9 }, (_, i) => ({ with: { type: `t${i}` } })) }), 201);
+	await until('it listens', async () => await daemon.metric('reprise_event_listeners') === 1);
+	for (let i = 0; i < 9; i++)
+		await daemon.post('/v1/events', event(`L${i}`, { type: `t${i}`, data: 'x'.repeat(1_000_000) }), 201, structured);
+	const shown = await until('it is skipped', async () => { const s = await daemon.get('/v1/schedules/tests.nine'); return s.skipped === 1 && s; });
+	equal([shown.skippedWhy, shown.runs], ['too large', 0], 'the schedule');
+	for (let i = 0; i < 9; i++)
+		await daemon.post('/v1/events', event(`S${i}`, { type: `t${i}` }), 201, structured);
+	equal(await until('the next ones begin a run', async () => { const list = await inputsOf(daemon, 'nine'); return list.length === 1 && list[0].length; }), 9, 'events of it');
+	await daemon.stop();
+});
+
 await finish();
