@@ -209,7 +209,7 @@ static void add_set(struct program *p, struct json *list, const char *from)
 	if (chance(p, 200))
 		set_expression(p, set, "when", PICK(p, "$workflow.startedAt.iso8601", "$task.reference", "$runtime.version", "$context", "$context.n", "$context.by", "$task.name"));
 	if (chance(p, 200))
-		set_expression(p, set, "more", from && p->stays ? "true" /* a path into an array faults */ : PICK(p, ".n < 5", ".short[0]", ".short[-1]", ".nothing.at.all", ".n == 3", "true"));
+		set_expression(p, set, "more", from && !chance(p, p->stays ? 0 : 200) ? "true" /* a path into an array faults */ : PICK(p, ".n < 5", ".short[0]", ".short[-1]", ".nothing.at.all", ".n == 3", "true"));
 	if (chance(p, p->loops ? 60 : 250))
 		json_set(p->arena, set, "pad", padding(p, padding_len(p->random)));
 	if (!p->loops && chance(p, 200))
@@ -755,7 +755,11 @@ struct bytes program_make(struct world *world, struct arena *arena, unsigned num
 	if (number > 0 && !is_child) {
 		if (chance(&p, 500))
 			add_fork(&p, list);
+		if (chance(&p, 600))
+			add_listen(&p, list);
 		add_try(&p, list);
+		if (chance(&p, 300))
+			add_emit(&p, list);
 		add_wait(&p, list);
 		add_set(&p, list, NULL);
 	}
