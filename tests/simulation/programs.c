@@ -224,6 +224,7 @@ static void add_set(struct program *p, struct json *list, const char *from)
 		set_expression(p, set, "bad", PICK(p, ".n.of.a.number", ".doc - 1"));
 	json_set(p->arena, task, "set", set);
 	p->odd_input = from != NULL;
+	p->always |= from && p->stays; /* an `if` may be a path into an array too */
 	add_task(p, list, "set", task);
 }
 
