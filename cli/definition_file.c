@@ -3,114 +3,55 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/jq.h"
 #include "workflow/base/check.h"
+#include "workflow/base/zone.h"
+#include "workflow/language/file_resources.h"
+#include "workflow/language/schedule.h"
 
-enum { RESOURCE_FILES_MAX = 1000, RESOURCE_BYTES_MAX = 8 << 20 };
-
-struct inlining {
-	struct command *command;
-	struct arena *arena;
-	const char *folder; /* of the definition, "" or with a final slash */
-	struct text_positions *positions;
-	struct problems *problems;
-	size_t files;
-	uint64_t bytes;
-};
-
-static void add_problem(struct inlining *inlining, const char *pointer, const char *message)
+/* Relative to the definition. */
+static int read_resource(void *arg, struct arena *arena, const char *path, struct bytes *bytes, struct error *error)
 {
-	size_t line = 0, column = 0;
-	if (inlining->positions != NULL)
-		text_position(inlining->positions, pointer, false, &line, &column);
-	problems_add(inlining->problems, false, pointer, line, column, NULL, "%s", message);
-}
-
-/* "file:schema.json", "file:///etc/schema.json" → a path, relative ones to the definition's folder. */
-static const char *resource_path(struct inlining *inlining, const char *uri)
-{
-	const char *path = uri + strlen("file:");
-	if (strncmp(path, "//", 2) == 0)
-		path += 2;
-	return path[0] == '/' ? arena_text(inlining->arena, path) : arena_printf(inlining->arena, "%s%s", inlining->folder, path);
-}
-
-static struct json *load_resource(struct inlining *inlining, const char *uri, const char *pointer)
-{
-	const char *path = resource_path(inlining, uri);
-	struct error error;
-	FILE *file = fopen(path, "rbe");
-	if (file == NULL) {
-		add_problem(inlining, pointer, arena_printf(inlining->arena, "cannot open %s: %s", path, strerror(errno)));
-		return NULL;
-	}
+	const char *folder = arg, *full = path[0] == '/' ? path : arena_printf(arena, "%s%s", folder, path);
+	FILE *file = fopen(full, "rbe");
 	struct buffer content;
 	char block[65536];
 	size_t got;
-	buffer_init(&content, RESOURCE_BYTES_MAX);
+	if (file == NULL)
+		return error_set(error, ERR_NOT_FOUND, "cannot open %.200s: %s", full, strerror(errno));
+	buffer_init(&content, RESOURCE_BYTES_MAX + 1);
 	while ((got = fread(block, 1, sizeof block, file)) > 0 && !content.overflow)
 		buffer_add(&content, block, got);
-	bool failed = ferror(file) != 0;
+	if (ferror(file) != 0)
+		error_set(error, ERR_IO, "cannot read %.200s", full);
+	else if (content.overflow)
+		error_set(error, ERR_TOO_LARGE, "%.200s: resources are over the limit of %d bytes (RESOURCE_BYTES_MAX)", full, RESOURCE_BYTES_MAX);
+	else
+		*bytes = arena_bytes(arena, buffer_bytes(&content));
 	fclose(file);
-
-	struct json *value = NULL;
-	inlining->files++;
-	inlining->bytes += content.len;
-	if (failed) {
-		add_problem(inlining, pointer, arena_printf(inlining->arena, "cannot read %s", path));
-	} else if (content.overflow || inlining->bytes > RESOURCE_BYTES_MAX) {
-		add_problem(inlining, pointer, arena_printf(inlining->arena, "%s: resources are over the limit of %d bytes (RESOURCE_BYTES_MAX)", path, RESOURCE_BYTES_MAX));
-	} else if (inlining->files > RESOURCE_FILES_MAX) {
-		add_problem(inlining, pointer, arena_printf(inlining->arena, "more than %d resources (RESOURCE_FILES_MAX)", RESOURCE_FILES_MAX));
-	} else if ((value = json_parse(inlining->arena, buffer_bytes(&content), JSON_STRICT, NULL, &error)) == NULL) {
-		struct problems inner;
-		problems_init(&inner);
-		value = text_load(inlining->arena, buffer_bytes(&content), TEXT_GUESS, NULL, &inner);
-		if (value == NULL)
-			add_problem(inlining, pointer, arena_printf(inlining->arena, "%s is neither JSON nor YAML: %s", path, error.message));
-		problems_close(&inner);
-	}
 	buffer_close(&content);
-	return value;
+	return (int)error->code;
 }
 
-/* Walk the document; every {resource: {endpoint: 'file:…'}} becomes {document: …} in place. The endpoint is a text or {uri}. */
-static bool inline_resources(struct inlining *inlining, struct json *value, struct buffer *pointer)
+#define ZONE_FOLDER "/usr/share/zoneinfo"
+
+/* The daemon has the last word; but a zone that is in no file here is mostly a misspelt one. Without zone files nothing is said. */
+static void check_zone(struct arena *arena, const struct definition *definition, struct problems *problems)
 {
-	bool any = false;
-	size_t len = pointer->len;
-	if (json_is(value, JSON_ARRAY)) {
-		for (size_t i = 0; i < value->array.count; i++) {
-			buffer_printf(pointer, "/%zu", i);
-			any |= inline_resources(inlining, value->array.items[i], pointer);
-			pointer->len = len;
-			pointer->data[len] = '\0';
-		}
-		return any;
-	}
-	if (!json_is(value, JSON_OBJECT))
-		return false;
-	struct json *endpoint = json_get(json_get(value, "resource"), "endpoint");
-	const char *uri = json_is(endpoint, JSON_STRING) ? endpoint->string.text : json_get_text(endpoint, "uri");
-	if (uri != NULL && strncmp(uri, "file:", 5) == 0) {
-		const char *where = arena_printf(inlining->arena, "%s/resource/endpoint", buffer_text(pointer));
-		struct json *document = load_resource(inlining, uri, where);
-		if (document != NULL) {
-			json_remove(value, "resource");
-			json_set(inlining->arena, value, "document", document);
-		}
-		return true;
-	}
-	for (size_t i = 0; i < value->object.count; i++) {
-		json_pointer_add(pointer, value->object.members[i].name);
-		any |= inline_resources(inlining, value->object.members[i].value, pointer);
-		pointer->len = len;
-		if (pointer->data != NULL)
-			pointer->data[len] = '\0';
-	}
-	return any;
+	const char *name = definition->schedule != NULL ? definition->schedule->time_zone : NULL;
+	char bytes[ZONE_BYTES_MAX + 1];
+	struct error error;
+	if (name == NULL || access(ZONE_FOLDER "/UTC", R_OK) != 0)
+		return;
+	FILE *file = fopen(arena_printf(arena, ZONE_FOLDER "/%s", name), "rbe"); /* the name is checked: it is no path elsewhere */
+	size_t len = file == NULL ? 0 : fread(bytes, 1, sizeof bytes, file);
+	if (file != NULL)
+		fclose(file);
+	if (file == NULL || zone_parse(arena, (struct bytes){(const uint8_t *)bytes, len}, &error) == NULL)
+		problems_add(problems, false, "/document/metadata/timezone", 0, 0, "Europe/Berlin, UTC", "there is no time zone %s in " ZONE_FOLDER, name);
 }
 
 static void collect_problems(struct arena *arena, const char *path, const struct problems *problems, struct text_positions *positions, struct json *out)
@@ -146,18 +87,15 @@ int definition_check_file(struct command *command, const char *path, const struc
 
 	struct problems problems;
 	struct definition *definition = NULL;
-	struct inlining inlining = {.command = command, .arena = arena, .folder = "", .problems = &problems};
 	const char *slash = strrchr(path, '/');
-	if (slash != NULL)
-		inlining.folder = arena_text_len(arena, path, (size_t)(slash - path) + 1);
+	struct text_positions *positions = NULL;
 
 	problems_init(&problems);
-	struct json *tree = text_load(arena, *source, TEXT_GUESS, &inlining.positions, &problems);
+	struct json *tree = text_load(arena, *source, TEXT_GUESS, &positions, &problems);
 	if (tree != NULL) {
-		struct buffer pointer;
-		buffer_init(&pointer, 1 << 16);
-		*inlined = inline_resources(&inlining, tree, &pointer);
-		buffer_close(&pointer);
+		struct file_resources resources = {.arena = arena, .read = read_resource, .problems = &problems, .positions = positions,
+						   .arg = slash == NULL ? "" : arena_text_len(arena, path, (size_t)(slash - path) + 1)};
+		*inlined = file_resources_inline(&resources, tree);
 	}
 	if (!*inlined) {
 		/* The text itself: its problems come with lines and columns of their own. */
@@ -169,7 +107,9 @@ int definition_check_file(struct command *command, const char *path, const struc
 	}
 	if (definition != NULL)
 		jq_check(definition, &problems);
-	collect_problems(arena, strcmp(path, "-") == 0 ? "standard input" : path, &problems, inlining.positions, problems_out);
+	if (definition != NULL)
+		check_zone(arena, definition, &problems);
+	collect_problems(arena, strcmp(path, "-") == 0 ? "standard input" : path, &problems, positions, problems_out);
 	*good = definition != NULL && problems.errors == 0;
 	*document = definition == NULL ? NULL : json_copy(arena, definition->document);
 	if (definition != NULL)

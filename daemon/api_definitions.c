@@ -154,8 +154,21 @@ static void look_up(struct addition *a)
 
 static void load(struct addition *a)
 {
+	struct bytes source = buffer_bytes(&a->request->body);
+	struct text_positions *positions;
+
 	problems_init(&a->problems);
-	a->definition = definition_load(buffer_bytes(&a->request->body), a->format, &a->problems);
+	if (resources_may_be_files(&a->daemon->config, source)) {
+		struct json *document = text_load(&a->request->arena, source, a->format, &positions, &a->problems);
+		bool any = document && resources_inline_files(&a->daemon->config, &a->request->arena, document, positions, &a->problems);
+		if (any && a->problems.errors == 0)
+			a->definition = definition_load_json(document, &a->problems);
+		if (a->definition)
+			a->definition->source = arena_bytes(&a->definition->arena, source);
+		if (any || a->problems.errors > 0)
+			return;
+	}
+	a->definition = definition_load(source, a->format, &a->problems);
 }
 
 static void on_compiled(struct expressions_check *check)
@@ -241,7 +254,7 @@ void api_add_definition(struct daemon *daemon, struct request *request, const ch
 		request_problem_at(request, 413, &error, extra);
 		return;
 	}
-	if (request->body.len > API_PARSE_ON_LOOP_MAX) {
+	if (request->body.len > API_PARSE_ON_LOOP_MAX || resources_may_be_files(&daemon->config, buffer_bytes(&request->body))) {
 		CHECK(uv_queue_work(&daemon->loop, &a->work, on_pool, on_pool_done) == 0);
 		return;
 	}

@@ -353,6 +353,11 @@ static void parse(struct submission *s)
 	const struct json *definition = json_get(s->root, "definition");
 	if (!json_is(definition, JSON_OBJECT))
 		return;
+	if (resources_may_be_files(&s->daemon->config, buffer_bytes(&s->request->body))) {
+		resources_inline_files(&s->daemon->config, arena, json_get(s->root, "definition"), NULL, &s->problems);
+		if (s->problems.errors > 0)
+			return;
+	}
 	struct bytes text = json_print_arena(definition, arena);
 	s->document = definition;
 	s->digest = digest_of(text);
@@ -753,7 +758,7 @@ void api_submit_run(struct daemon *daemon, struct request *request, const char *
 		api_invalid(request, "the body is empty, expected {definition, input, id?, labels?}");
 		return;
 	}
-	if (request->body.len > API_PARSE_ON_LOOP_MAX) {
+	if (request->body.len > API_PARSE_ON_LOOP_MAX || resources_may_be_files(&daemon->config, buffer_bytes(&request->body))) {
 		s->load_at_once = true;
 		CHECK(uv_queue_work(&daemon->loop, &s->work, on_pool, on_pool_done) == 0);
 		return;

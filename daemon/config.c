@@ -726,6 +726,31 @@ static void read_allow(struct reading *r, const struct json *value, void *target
 	}
 }
 
+static void read_resources(struct reading *r, const struct json *value, void *target)
+{
+	struct config *config = r->config;
+
+	(void)target;
+	if (!expect(r, value, JSON_ARRAY, "a list of folders such as [/etc/reprise/schemas]"))
+		return;
+	if (json_count(value) > CONFIG_RESOURCE_FOLDERS_MAX) {
+		complain(r, false, NULL, "%zu folders are over the limit of %d (CONFIG_RESOURCE_FOLDERS_MAX)", json_count(value), CONFIG_RESOURCE_FOLDERS_MAX);
+		return;
+	}
+	config->resource_folders = arena_zero(&config->arena, (json_count(value) + 1) * sizeof *config->resource_folders);
+	for (size_t i = 0; i < json_count(value); i++) {
+		size_t before = enter_item(r, i);
+		const char **folder = &config->resource_folders[config->resource_folder_count];
+		*folder = NULL;
+		read_text(r, json_at(value, i), folder);
+		if (*folder && **folder != '/')
+			complain(r, false, NULL, "'%.200s' is no absolute path", *folder);
+		else if (*folder)
+			config->resource_folder_count++;
+		leave(r, before);
+	}
+}
+
 static void read_http(struct reading *r, const struct json *value, void *target)
 {
 	const struct key keys[] = {{"allow", read_allow, NULL, NULL}};
@@ -882,7 +907,7 @@ static void read_top(struct reading *r, const struct json *root)
 		{"limits", read_limits, NULL, NULL},
 		{"events", read_events, NULL, NULL},
 		{"sinks", read_sinks, NULL, NULL},
-		{"resources", NULL, NULL, "the command line inlines file: resources; the daemon reads none"},
+		{"resources", read_resources, NULL, NULL},
 		{"retention", NULL, NULL, "everything is kept"},
 	};
 	const struct json *secrets = json_get(root, "secrets");
@@ -1089,6 +1114,10 @@ struct json *config_json(const struct config *config, struct arena *arena)
 	for (size_t i = 0; i < config->http_allow_count; i++)
 		json_add(arena, allow, json_text(arena, config->http_allow[i]));
 	json_set(arena, http, "allow", allow);
+	struct json *folders = json_array(arena);
+	for (size_t i = 0; i < config->resource_folder_count; i++)
+		json_add(arena, folders, json_text(arena, config->resource_folders[i]));
+	json_set(arena, json, "resources", folders);
 	json_set(arena, json, "http", http);
 	for (size_t i = 0; i < COUNT_OF(files); i++) {
 		key = json_object(arena);

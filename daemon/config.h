@@ -17,6 +17,7 @@ enum {
 	CONFIG_SINKS_MAX = 32,
 	CONFIG_SINK_WORDS_MAX = 64, /* types, and headers, of one sink */
 	CONFIG_PATH_MAX = 4096,
+	CONFIG_RESOURCE_FOLDERS_MAX = 64,
 	CONFIG_BODY_MAX = 64 << 20, /* bytes that limits.body and limits.document may allow */
 };
 
@@ -51,6 +52,8 @@ struct config {
 	size_t runtime_count;
 	const char **http_allow;
 	size_t http_allow_count;
+	const char **resource_folders; /* absolute: what `file:` resources may lie beneath */
+	size_t resource_folder_count;
 	const char *fact_key_file, *log_key_file; /* NULL: in the data folder */
 	unsigned checkpoint_entries;
 	int64_t checkpoint_every_ms;

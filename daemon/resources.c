@@ -1,10 +1,17 @@
 /* See resources.h. */
 #include "daemon/resources.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "workflow/base/check.h"
 #include "workflow/language/definition.h"
+#include "workflow/language/file_resources.h"
 #include "workflow/language/openapi.h"
 
 static const char *endpoint_of(const struct json *description)
@@ -174,4 +181,72 @@ void resources_resolve(struct resources *r)
 	r->error = (struct error){0};
 	r->fetched = r->calls = 0;
 	fetch_next(r);
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+/* A regular file beneath the folder; no link is followed, not in the middle either. Negative: there is none. */
+static int open_beneath(const char *folder, const char *path)
+{
+	const struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+	int from = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct stat status;
+
+	if (from < 0)
+		return -1;
+	int file = (int)syscall(SYS_openat2, from, path, &how, sizeof how);
+	int why = errno;
+	close(from);
+	if (file >= 0 && (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))) {
+		close(file);
+		file = -1;
+		why = EACCES;
+	}
+	errno = why;
+	return file;
+}
+
+/* A relative path is looked for in each folder, in their order; an absolute one has to begin with one of them. */
+static int read_beneath(void *arg, struct arena *arena, const char *path, struct bytes *bytes, struct error *error)
+{
+	const struct config *config = arg;
+	int file = -1;
+
+	for (size_t i = 0; i < config->resource_folder_count && file < 0; i++) {
+		const char *folder = config->resource_folders[i];
+		size_t len = strlen(folder);
+		while (len > 1 && folder[len - 1] == '/')
+			len--;
+		if (path[0] == '/' && (strncmp(path, folder, len) != 0 || path[len] != '/'))
+			continue;
+		file = open_beneath(folder, path[0] == '/' ? path + len + 1 : path);
+	}
+	if (file < 0)
+		return error_set(error, ERR_NOT_FOUND, "there is no file %.200s beneath the folders of `resources`, reached without links", path);
+	uint8_t *data = arena_alloc(arena, RESOURCE_BODY_MAX + 1);
+	size_t count = 0;
+	ssize_t got = 1;
+	while (got > 0 && count <= RESOURCE_BODY_MAX) {
+		got = read(file, data + count, RESOURCE_BODY_MAX + 1 - count);
+		count += got > 0 ? (size_t)got : 0;
+	}
+	close(file);
+	if (got < 0)
+		return error_set(error, ERR_IO, "cannot read %.200s: %s", path, strerror(errno));
+	if (count > RESOURCE_BODY_MAX)
+		return error_set(error, ERR_TOO_LARGE, "%.200s has more than %d bytes (RESOURCE_BODY_MAX)", path, RESOURCE_BODY_MAX);
+	*bytes = (struct bytes){data, count};
+	return 0;
+}
+
+bool resources_may_be_files(const struct config *config, struct bytes text)
+{
+	return config->resource_folder_count > 0 && file_resources_may_be_in(text);
+}
+
+bool resources_inline_files(const struct config *config, struct arena *arena, struct json *document, const struct text_positions *positions, struct problems *problems)
+{
+	struct file_resources files = {.arena = arena, .read = read_beneath, .arg = (void *)config, .problems = problems, .positions = positions};
+
+	return file_resources_inline(&files, document);
 }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "activities/fetch.h"
+#include "daemon/config.h"
+#include "workflow/language/definition.h"
 
 enum {
 	RESOURCES_MAX = 32, /* fetched for one definition */
@@ -25,6 +27,10 @@ struct resources {
 	struct resource_fetch fetch; /* its own */
 	unsigned fetched, calls;
 };
+/* Files beneath the folders of `resources` (configuration), opened without following links. Blocks for as long as the disk takes: on the pool. */
+bool resources_may_be_files(const struct config *config, struct bytes text);
+/* Inlines what the document of a definition names of them, in place; false: there was nothing. Problems are added. */
+bool resources_inline_files(const struct config *config, struct arena *arena, struct json *document, const struct text_positions *positions, struct problems *problems);
 /* Whether there is anything to fetch. */
 bool resources_are_missing(const struct json *document);
 void resources_resolve(struct resources *resources);

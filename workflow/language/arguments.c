@@ -155,7 +155,7 @@ static void check_resource_uri(struct checker *checker, const struct json *value
 		return;
 	if (checker_is_expression(value) || strpbrk(value->string.text, "{} \t\r\n") ||
 	    (strncasecmp(value->string.text, "http://", 7) != 0 && strncasecmp(value->string.text, "https://", 8) != 0))
-		checker_fail(checker, "it is fetched when the definition is registered", "must be a plain http:// or https:// URI, without expression and template");
+		checker_fail(checker, "it is fetched when the definition is registered; the command line inlines file: ones", "must be a plain http:// or https:// URI, without expression and template");
 }
 
 static void check_resource_endpoint(struct checker *checker, const struct json *value)
@@ -185,7 +185,11 @@ static void check_description(struct checker *checker, const struct json *value)
 	if (!checker_type(checker, value, JSON_OBJECT, false))
 		return;
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a resource");
-	check_member(checker, value, "endpoint", check_resource_endpoint);
+	/* What was read of a file is here already; where it came from is told, no more. */
+	const char *endpoint = json_get_text(value, "endpoint");
+	bool is_file = strncmp(endpoint ? endpoint : json_get_text(json_get(value, "endpoint"), "uri") ? json_get_text(json_get(value, "endpoint"), "uri") : "", "file:", 5) == 0;
+	if (!is_file || !json_get(value, "operation") || !json_get(value, "digest"))
+		check_member(checker, value, "endpoint", check_resource_endpoint);
 	check_member(checker, value, "digest", check_text);
 	check_member(checker, value, "operation", check_operation);
 }
@@ -380,7 +384,7 @@ static void check_schema_keys(struct checker *checker, const struct json *value)
 {
 	static const struct key keys[] = {
 		{"format", KEY_OPTIONAL, NULL}, {"document", KEY_OPTIONAL, NULL},
-		{"resource", KEY_LATER, "the command line inlines file: resources; otherwise put the schema under 'document'"},
+		{"resource", KEY_LATER, "a file: resource is inlined by the command line, or by the daemon if it lies in a folder of its `resources`; otherwise put the schema under 'document'"},
 	};
 
 	checker_keys(checker, value, keys, COUNT_OF(keys), "a schema");
