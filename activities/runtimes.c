@@ -320,7 +320,10 @@ static void on_probe_answer(struct transfer *transfer)
 	if (first && transfer->end != TRANSFER_COMPLETE) {
 		enum failure_class failure = transfer->end == TRANSFER_NOT_TRUSTED ? FAILURE_CONFIGURATION : FAILURE_UNREACHABLE;
 
-		detail_set(detail, "runtime %s does not answer at %s: %s", runtime->config.name, runtime->config.url, transfer->detail);
+		if (transfer->end == TRANSFER_TOO_LARGE)
+			detail_set(detail, "runtime %s answers GET %s with more than %d bytes, the limit (PROBE_BODY_MAX)", runtime->config.name, runtime->adapter->probes[0], PROBE_BODY_MAX);
+		else
+			detail_set(detail, "runtime %s does not answer at %s: %s", runtime->config.name, runtime->config.url, transfer->detail);
 		transfer_close(transfer);
 		fail_probe(probe, failure, detail);
 		return;

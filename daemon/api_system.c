@@ -192,6 +192,7 @@ static void add_engine(struct buffer *out, const struct daemon *daemon)
 	metric(out, "schedules", "gauge", "Schedules", (double)daemon->schedules.count);
 	metric(out, "schedule_ticks_total", "counter", "Runs that schedules started", (double)daemon->schedules.ticked);
 	metric(out, "schedule_skipped_total", "counter", "Ticks of schedules that were skipped; journal entries schedule.skipped say why", (double)daemon->schedules.skipped);
+	metric(out, "clock_steps_total", "counter", "How often the wall clock was set", (double)counts.clock_steps);
 	metric(out, "stale_triggers_total", "counter", "Answers that came for attempts that were over", (double)counts.stale_triggers);
 }
 
@@ -204,6 +205,30 @@ static void add_activities(struct buffer *out, const struct json *counters)
 	head(out, "attempts_total", "counter", "Attempts since the start, by class");
 	for (size_t i = 0; i < json_count(attempts); i++)
 		labelled(out, "attempts_total", "class", attempts->object.members[i].name, attempts->object.members[i].value->number);
+}
+
+static void add_expressions(struct buffer *out, const struct daemon *daemon)
+{
+	struct jq_counts counts;
+
+	jq_pool_counts(daemon->jq, &counts);
+	metric(out, "jq_helpers", "gauge", "Processes that evaluate expressions", (double)counts.helpers);
+	metric(out, "jq_working", "gauge", "Of them those at work", (double)counts.working);
+	metric(out, "jq_waiting", "gauge", "Evaluations and compilations that wait for one", (double)counts.waiting);
+	metric(out, "jq_started_total", "counter", "Helpers started", (double)counts.started);
+	metric(out, "jq_answered_total", "counter", "Evaluations and compilations that were answered", (double)counts.answered);
+	metric(out, "jq_killed_total", "counter", "Helpers that were killed at a deadline", (double)counts.killed);
+	metric(out, "jq_died_total", "counter", "Helpers that died of an expression", (double)counts.died);
+	metric(out, "jq_retired_total", "counter", "Helpers that were replaced or ended because they were not needed", (double)counts.retired);
+	metric(out, "jq_refused_total", "counter", "Requests refused because too many waited", (double)counts.refused);
+}
+
+static void add_children(struct buffer *out, const struct children *children)
+{
+	metric(out, "children_waiting", "gauge", "Tasks that start a run or wait for one they started", (double)children->count);
+	metric(out, "children_started_total", "counter", "Runs that runs started", (double)children->started);
+	metric(out, "children_attached_total", "counter", "Attempts that found the run of an attempt before", (double)children->attached);
+	metric(out, "children_orphans_total", "counter", "Runs cancelled at the start, because the run that waited for them had ended", (double)children->orphans);
 }
 
 static void add_http(struct buffer *out, const struct daemon *daemon)
@@ -274,6 +299,8 @@ void api_metrics(struct daemon *daemon, struct request *request, const char *con
 	metric(out, "up_seconds", "gauge", "Since the start", (double)((clock_now_us() - daemon->started_us) / 1000000));
 	add_engine(out, daemon);
 	add_activities(out, activities_counters_json(daemon->activities, &request->arena));
+	add_expressions(out, daemon);
+	add_children(out, &daemon->children);
 	metric(out, "store_queue", "gauge", "Appends that wait for the journal", store_queue_depth(daemon->store));
 	add_http(out, daemon);
 	struct event_hub_counts events;

@@ -154,6 +154,7 @@ await test('killed at any moment, each step has exactly one child, and what it g
 	}
 	await until('all have ended', async () => (await daemon.get('/v1/runs/count?status=running')).count === 0);
 	equal((await daemon.get('/v1/runs/count')).count, ids.length * 8, 'runs in all');
+	check(await daemon.metric('reprise_children_started_total') >= 0 && await daemon.metric("reprise_children_attached_total") >= 0 && await daemon.metric('reprise_children_waiting') === 0, 'metrics');
 	equal(daemon.cli('replay', '--all').code, 0, 'replay');
 	daemon.verifyJournal();
 	await daemon.stop();

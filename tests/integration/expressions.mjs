@@ -311,6 +311,20 @@ await test('expressions survive a kill -9 of the daemon: the run goes on and its
 	await replayed('killed');
 });
 
+await test('metrics tell of the helpers: how many there are, what they answered, what died of it', async () => {
+	const figures = async () => Object.fromEntries(await Promise.all(['helpers', 'working', 'waiting', 'started_total', 'answered_total', 'killed_total', 'died_total', 'retired_total', 'refused_total']
+		.map(async name => [name, await daemon.metric(`reprise_jq_${name}`)])));
+	await evaluate('1 + 1');
+	const before = await figures();
+	check(before.helpers === helpers().length && before.helpers > 0, () => JSON.stringify(before));
+	await evaluate('2 + 2 + .', 3);
+	await evaluate('last(range(infinite))');
+	await evaluate('[1,2]|.[nan:1]');
+	const after = await figures();
+	check(after.answered_total > before.answered_total && after.killed_total === before.killed_total + 1 && after.died_total === before.died_total + 1, () => JSON.stringify([before, after]));
+	check(after.started_total > before.started_total && after.waiting === 0, () => JSON.stringify(after));
+});
+
 await test('no helper outlives the daemon', async () => {
 	const now = daemon.pid;
 	await evaluate('[1] | add');

@@ -336,6 +336,22 @@ START_TEST(changed_entries)
 }
 END_TEST
 
+/* Without a checkpoint so many entries are hashed again at a start and no more: what lies before them is `journal verify`'s to find. */
+START_TEST(tail_is_bounded)
+{
+	struct fixture f;
+
+	start_with_runs(&f, STORE_VERIFY_TAIL_MAX + 10);
+	fixture_close(&f);
+	tamper(&f, "DELETE FROM checkpoint; UPDATE entry SET bytes = x'7b7d' WHERE seq = 7");
+	fixture_open(&f);
+	fixture_close(&f);
+	ck_assert_int_eq(plain_exec(&f, "INSERT INTO pruning VALUES(1); DELETE FROM checkpoint; UPDATE entry SET bytes = x'7b7d' WHERE seq = 100; DELETE FROM pruning"), SQLITE_OK);
+	OPEN_FAILS(&f, ERR_CORRUPT, "journal-entry");
+	fixture_end(&f);
+}
+END_TEST
+
 /* A key that is missing, readable by others, a link, no key, or another one: refused, and the file is named. */
 START_TEST(keys_are_checked)
 {
@@ -593,5 +609,5 @@ END_TEST
 
 TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases, older_schema_is_migrated,
 	  garbage_is_no_database, journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal,
-	  changed_entries, keys_are_checked, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon,
+	  changed_entries, tail_is_bounded, keys_are_checked, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon,
 	  lost_write_ahead_log, moved_file_takes_nothing)
