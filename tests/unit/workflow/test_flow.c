@@ -339,7 +339,7 @@ START_TEST(fork_competes_across_decisions)
 	fixture_simple(&f, TRIGGER_CONTINUE);
 	ck_assert_str_eq(fixture_said(&f), "task.cancelled /do/0/f/fork/branches/1/b@1, task.completed /do/0/f@1, run.completed");
 	ck_assert_str_eq(print_value(&f, f.state.output), "{\"n\":1}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 	buffer_close(&tasks);
 }
