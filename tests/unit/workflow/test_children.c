@@ -1,7 +1,6 @@
 /* `run: {workflow}`: a child is an activity of its parent. What the parent says, folds, replays. What is done for it: daemon/children.h. */
-#include "tests/unit/workflow/fixture.h"
+#include "tests/unit/workflow/record.h"
 
-#include "workflow/replay.h"
 #include "workflow/view.h"
 
 #define CHILD "\"run\":{\"workflow\":{\"namespace\":\"test\",\"name\":\"other\",\"version\":\"1.2.3\",\"input\":{\"n\":\"${ .n }\"}}"
@@ -13,17 +12,6 @@ static const struct entry *entry_of(const struct fixture *f, enum entry_kind kin
 		if (f->entries[i].kind == kind)
 			return &f->entries[i];
 	ck_abort_msg("there is no %s", entry_kind_name(kind));
-}
-
-static void check_replay(struct fixture *f)
-{
-	const struct decide_context context = {.origin = "test.example/log", .daemon_version = "1.2.3"};
-	struct replay_result result;
-	struct error error = {0};
-
-	ck_assert_msg(replay_run(&f->arena, f->entries, f->count, f->definition, &context, &result, &error) == 0, "%s", error.message);
-	ck_assert_msg(result.equal, "entry %llu: %s: expected %s got %s", (unsigned long long)result.seq, result.why, result.expected, result.got);
-	ck_assert_uint_eq(result.entries, f->count);
 }
 
 /* The arguments are evaluated, and say what is run and how; what the child gives is what the task gives. */
@@ -44,7 +32,7 @@ START_TEST(awaited)
 	fixture_succeed(&f, STEP, 1, "{\"m\":7}");
 	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
 	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"got\":7}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -74,7 +62,7 @@ START_TEST(let_go)
 	fixture_done(&f, STEP, 1, &outcome);
 	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
 	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"n\":5}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -92,7 +80,7 @@ START_TEST(errors_are_kept)
 	ck_assert_int_eq(f.state.status, RUN_FAULTED);
 	ck_assert_str_eq(fixture_print(&f, f.state.error),
 			 "{\"detail\":\"short\",\"instance\":\"/do/0/a\",\"status\":418,\"title\":\"Teapot\",\"type\":\"https://example.com/mine\"}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	fixture_open(&f, "[{\"t\":{\"try\":[{\"a\":{" CHILD "}}}],\"catch\":{\"errors\":{\"with\":{\"type\":\"https://example.com/mine\"}},"
@@ -101,7 +89,7 @@ START_TEST(errors_are_kept)
 	outcome.error = fixture_json(&f, "{\"type\":\"https://example.com/mine\",\"status\":418,\"title\":\"Teapot\"}");
 	fixture_done(&f, "/do/0/t/try/0/a@1", 1, &outcome);
 	ck_assert_str_eq(fixture_print(&f, f.state.output), "{\"title\":\"Teapot\"}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -117,7 +105,7 @@ START_TEST(called_off)
 	fixture_trigger(&f, &cancel);
 	ck_assert_str_eq(fixture_effects(&f), "cancel " STEP " 1, end");
 	ck_assert(f.state.killed);
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 
 	fixture_open(&f, "[{\"a\":{" CHILD "},\"timeout\":{\"after\":\"PT1S\"}}}]");
@@ -126,7 +114,7 @@ START_TEST(called_off)
 	fixture_simple(&f, TRIGGER_DEADLINE);
 	ck_assert_str_eq(fixture_effects(&f), "cancel " STEP " 1, end");
 	ck_assert_int_eq(f.state.status, RUN_FAULTED);
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
@@ -162,7 +150,7 @@ START_TEST(parents)
 	const struct json *view = view_run(&f.arena, f.entries, f.count, f.definition, "log", 0);
 	ck_assert_str_eq((const char *)json_print_arena(json_get(view, "parent"), &f.arena).data, "{\"run\":\"p1\",\"step\":\"/do/2/x#4@1\"}");
 	fixture_succeed(&f, STEP, 1, "{}");
-	check_replay(&f);
+	check_record(&f);
 	fixture_close(&f);
 }
 END_TEST
