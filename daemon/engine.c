@@ -889,15 +889,9 @@ static const struct json *find_value(void *context, const struct digest *digest)
 	struct run *run = context;
 	const struct json *json = value_cache_get(&run->live->loaded, digest);
 
-	if (json)
-		return json;
 	/* The decision's effects point into it until they are released, and by then other runs may have pushed it out of the cache that
-	 * all share: the decision gets its own. */
-	struct bytes bytes = value_cache_bytes(&run->engine->values, digest);
-	if (!bytes.data)
-		return NULL;
-	value_cache_put(&run->live->loaded, digest, bytes);
-	return value_cache_get(&run->live->loaded, digest);
+	 * all share: the decision holds it. */
+	return json ? json : value_cache_share(&run->live->loaded, &run->engine->values, digest);
 }
 
 static void on_values_loaded(struct engine_load_values *load);
@@ -1077,8 +1071,13 @@ static void on_values_loaded(struct engine_load_values *load)
 		load_next(engine);
 		return;
 	}
-	for (size_t i = 0; i < load->need_count; i++)
-		value_cache_put(&live->loaded, &load->needs[i].digest, load->values[i]);
+	for (size_t i = 0; i < load->need_count; i++) {
+		/* What is needed alone is likely to be needed by the next decision as well: the array of a loop after a restart. */
+		if (load->need_count <= ENGINE_SHARED_NEEDS_MAX && load->values[i].len > VALUE_INLINE_MAX)
+			value_cache_put(&engine->values, &load->needs[i].digest, load->values[i]);
+		if (!value_cache_share(&live->loaded, &engine->values, &load->needs[i].digest))
+			value_cache_put(&live->loaded, &load->needs[i].digest, load->values[i]);
+	}
 	arena_close(&load->arena);
 	decision_close(&live->decision);
 	decide(run); /* the same triggers, with more values at hand */

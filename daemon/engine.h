@@ -19,7 +19,8 @@ enum {
 	ENGINE_TRIGGERS_MAX = 32, /* ends of attempts that one decision of a run takes in */
 	ENGINE_RECOVER_CONCURRENCY = 32, /* runs loaded at once after a start */
 	ENGINE_ENDED_KEPT = 1000, /* ended runs whose exact timing is still in memory */
-	ENGINE_VALUE_CACHE_BYTES = 8 << 20,
+	ENGINE_VALUE_CACHE_BYTES = 16 << 20, /* of texts and their trees */
+	ENGINE_SHARED_NEEDS_MAX = 4, /* values loaded for a decision that needs no more than these stay for the next one */
 	ENGINE_RETRY_APPEND_MS = 500, /* after ERR_FULL or ERR_BUSY */
 	ENGINE_CLOCK_SLACK_MS = 100, /* what the wall clock may differ from the time that went by before it counts as set */
 	ENGINE_EVALUATION_ROUNDS_MAX = 16, /* a decision that still needs results then commits what it has (decide_context.settle) */

@@ -13,6 +13,9 @@ struct cached_value {
 	struct arena arena; /* of the bytes and of the tree */
 	struct bytes bytes;
 	struct json *json;
+	struct cached_value *shared; /* the value lies in another cache, which keeps it while it is held here */
+	unsigned holds;
+	bool dropped; /* no cache has it any more: goes with the last hold */
 	struct list recent;
 	struct cached_value *next;
 };
@@ -31,6 +34,12 @@ void value_cache_init(struct value_cache *cache, size_t bytes_max)
 	list_init(&cache->recent);
 }
 
+static void free_value(struct cached_value *value)
+{
+	arena_close(&value->arena);
+	free(value);
+}
+
 static void drop(struct value_cache *cache, struct cached_value *value)
 {
 	struct cached_value **link = &cache->slots[slot_of(&value->digest, cache->slot_count)];
@@ -40,9 +49,19 @@ static void drop(struct value_cache *cache, struct cached_value *value)
 	*link = value->next;
 	list_remove(&value->recent);
 	cache->count--;
-	cache->bytes -= value->bytes.len;
-	arena_close(&value->arena);
-	free(value);
+	cache->bytes -= value->arena.used;
+	if (value->shared && --value->shared->holds == 0 && value->shared->dropped)
+		free_value(value->shared);
+	value->dropped = true;
+	if (value->holds == 0)
+		free_value(value);
+}
+
+/* The last one stays: the array of a loop is larger as a tree than it was as a text, and each decision of the loop looks into it. */
+static void keep_to_bound(struct value_cache *cache)
+{
+	while (cache->bytes_max && cache->bytes > cache->bytes_max && cache->count > 1)
+		drop(cache, CONTAINER_OF(cache->recent.next, struct cached_value, recent));
 }
 
 void value_cache_clear(struct value_cache *cache)
@@ -80,26 +99,32 @@ static void grow(struct value_cache *cache)
 	cache->slot_count = slot_count;
 }
 
+static struct cached_value *add(struct value_cache *cache, const struct digest *digest)
+{
+	struct cached_value *value = memory_zero(sizeof *value);
+
+	if (cache->count >= cache->slot_count)
+		grow(cache);
+	arena_init(&value->arena);
+	value->digest = *digest;
+	size_t slot = slot_of(digest, cache->slot_count);
+	value->next = cache->slots[slot];
+	cache->slots[slot] = value;
+	list_add_last(&cache->recent, &value->recent);
+	cache->count++;
+	return value;
+}
+
 void value_cache_put(struct value_cache *cache, const struct digest *digest, struct bytes bytes)
 {
 	struct cached_value *value = find(cache, digest);
 
 	if (value || (cache->bytes_max && bytes.len > cache->bytes_max / 4))
 		return;
-	if (cache->count >= cache->slot_count)
-		grow(cache);
-	value = memory_zero(sizeof *value);
-	arena_init(&value->arena);
-	value->digest = *digest;
+	value = add(cache, digest);
 	value->bytes = arena_bytes(&value->arena, bytes);
-	size_t slot = slot_of(digest, cache->slot_count);
-	value->next = cache->slots[slot];
-	cache->slots[slot] = value;
-	list_add_last(&cache->recent, &value->recent);
-	cache->count++;
-	cache->bytes += bytes.len;
-	while (cache->bytes_max && cache->bytes > cache->bytes_max)
-		drop(cache, CONTAINER_OF(cache->recent.next, struct cached_value, recent));
+	cache->bytes += value->arena.used;
+	keep_to_bound(cache);
 }
 
 static struct cached_value *use(struct value_cache *cache, const struct digest *digest)
@@ -113,20 +138,33 @@ static struct cached_value *use(struct value_cache *cache, const struct digest *
 	return value;
 }
 
-struct bytes value_cache_bytes(struct value_cache *cache, const struct digest *digest)
-{
-	const struct cached_value *value = use(cache, digest);
-
-	return value ? value->bytes : (struct bytes){0};
-}
-
 const struct json *value_cache_get(struct value_cache *cache, const struct digest *digest)
 {
 	struct cached_value *value = use(cache, digest);
 
 	if (!value)
 		return NULL;
-	if (!value->json)
+	if (value->shared)
+		return value->shared->json;
+	if (!value->json) {
+		size_t before = value->arena.used;
 		value->json = json_parse(&value->arena, value->bytes, JSON_STORED, NULL, NULL);
+		cache->bytes += value->arena.used - before; /* the next put sees to the bound */
+	}
+	return value->json;
+}
+
+const struct json *value_cache_share(struct value_cache *cache, struct value_cache *from, const struct digest *digest)
+{
+	struct cached_value *value = use(from, digest);
+
+	CHECK(cache->bytes_max == 0);
+	if (find(cache, digest))
+		return value_cache_get(cache, digest);
+	if (!value || value_cache_get(from, digest) == NULL)
+		return NULL;
+	value->holds++;
+	add(cache, digest)->shared = value;
+	keep_to_bound(from);
 	return value->json;
 }

@@ -397,6 +397,7 @@ void workflow_decide(const struct state *state, const struct trigger *triggers, 
 		CHECK(trigger_count == 1 || triggers[i].kind == TRIGGER_ACTIVITY_DONE); /* the others look at the base's lists */
 		d.trigger = &triggers[i];
 		d.entries_before = decision->entry_count;
+		d.made_bytes = 0;
 		d.results = NULL; /* those that no entry followed */
 		d.result_bytes = 0;
 		decide_set_safe(&d);

@@ -11,6 +11,7 @@
 
 enum {
 	DECISION_ENTRIES_MAX = 256, /* soft: past it a decision stops and asks to be continued after its commit */
+	DECISION_BYTES_MAX = 4 << 20, /* soft, the same: of values that it made */
 	DECISION_NEEDS_MAX = 100000,
 	DECISION_EVALUATIONS_MAX = 256, /* results asked for at once; the rest is asked for in the next round */
 	DECISION_RESULTS_BYTES_MAX = 16 << 20, /* of results, between one entry and the next */

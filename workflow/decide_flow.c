@@ -1,6 +1,7 @@
 /* A part of decide.c: what comes next in a sequence, a loop, a fork. Read run_sequence(), run_loop(). */
 #include "workflow/deciding.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "workflow/base/check.h"
@@ -45,7 +46,7 @@ bool decide_settle(struct deciding *d)
 /* At the soft limit: commit what there is and carry on afterwards. */
 static bool over_limit(struct deciding *d)
 {
-	if (d->decision->entry_count - d->entries_before < DECISION_ENTRIES_MAX) {
+	if (d->decision->entry_count - d->entries_before < DECISION_ENTRIES_MAX && d->made_bytes < DECISION_BYTES_MAX) {
 		decide_set_safe(d);
 		return false;
 	}
@@ -112,18 +113,34 @@ static void run_sequence(struct deciding *d, const struct place *from, bool begi
 	}
 }
 
-/* The outputs of all iterations, in order. NULL: some have to be loaded first. */
-static const struct json *collect_outputs(struct deciding *d, const struct instance *loop)
+/* What iteration `i` of a map gave. */
+static const struct value *iteration_output(const struct deciding *d, const struct instance *loop, uint64_t i)
 {
-	struct json *outputs = json_array(d->arena);
 	uint64_t path[STATE_LOOP_DEPTH_MAX];
 
 	memcpy(path, loop->path, loop->path_count * sizeof *path);
+	path[loop->path_count] = i;
+	const struct instance *body = state_find(&d->draft, loop->task, true, path, (size_t)loop->path_count + 1);
+	CHECK((loop->task->body.count == 0 && loop->task->kind == TASK_FOR) || (body && body->output));
+	return body ? body->output : loop->input;
+}
+
+/* The outputs of all iterations, in order. NULL: some have to be loaded first, or *error: together they are larger than a value may be,
+ * which their sizes say before any of them is loaded. */
+static const struct json *collect_outputs(struct deciding *d, const struct instance *loop, struct error *error)
+{
+	struct json *outputs = json_array(d->arena);
+	uint64_t size = loop->item_count > 0 ? loop->item_count + 1 : 2; /* of brackets and commas */
+
+	for (uint64_t i = 0; i < loop->item_count && loop->task->kind == TASK_FOR; i++)
+		size += iteration_output(d, loop, i)->size;
+	if (size > DECISION_VALUE_MAX) { /* what a listen gives is less than what it took */
+		error_set(error, ERR_TOO_LARGE, "the outputs of its %" PRIu64 " iterations are together larger than %d MiB, the most allowed (DECISION_VALUE_MAX)",
+			  loop->item_count, DECISION_VALUE_MAX >> 20);
+		return NULL;
+	}
 	for (uint64_t i = 0; i < loop->item_count; i++) {
-		path[loop->path_count] = i;
-		const struct instance *body = state_find(&d->draft, loop->task, true, path, (size_t)loop->path_count + 1);
-		CHECK((loop->task->body.count == 0 && loop->task->kind == TASK_FOR) || (body && body->output));
-		const struct json *output = decide_value_json(d, body ? body->output : loop->input);
+		const struct json *output = decide_value_json(d, iteration_output(d, loop, i));
 		if (output && d->decision->need_count == 0)
 			json_add(d->arena, outputs, (struct json *)(loop->task->kind == TASK_LISTEN ? decide_listen_output(d, loop->task, output) : output));
 	}
@@ -172,11 +189,11 @@ static void run_loop(struct deciding *d, const struct place *at)
 	if (task_is_chained(task)) {
 		output = loop->current ? loop->current : loop->input;
 	} else {
-		const struct json *outputs = collect_outputs(d, loop);
-		if (!outputs)
-			return;
 		struct error error = {0};
-		output = decide_make_bounded(d, outputs, &error);
+		const struct json *outputs = collect_outputs(d, loop, &error);
+		if (!outputs && d->decision->need_count > 0)
+			return;
+		output = outputs ? decide_make_bounded(d, outputs, &error) : NULL;
 		if (!output) {
 			decide_fault_expression(d, task, at->path, at->path_count, &error);
 			return;

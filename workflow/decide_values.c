@@ -164,6 +164,7 @@ struct value *decide_make_bounded(struct deciding *d, const struct json *json, s
 		error_set(error, ERR_TOO_LARGE, "the value is larger than %d MiB, the most allowed (DECISION_VALUE_MAX)", DECISION_VALUE_MAX >> 20);
 	else
 		value = decide_value_of_bytes(d, json, arena_bytes(d->arena, buffer_bytes(&text)));
+	d->made_bytes += text.len;
 	buffer_close(&text);
 	return value;
 }

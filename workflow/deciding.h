@@ -40,7 +40,8 @@ struct deciding {
 	size_t safe_entries, safe_effects;
 	bool safe, safe_inside; /* inside: behind the trigger's first entry, so that CONTINUE has to follow */
 	struct value *raw_output; /* of the call that is being completed, until an entry carries it */
-	size_t entries_before; /* of the trigger at hand: the limit counts per trigger, so that replay stops where the decision did */
+	/* Of the trigger at hand: the limits count per trigger, so that replay stops where the decision did. */
+	size_t entries_before, made_bytes;
 	bool ended; /* the run has ended in the draft, or asked to be continued: nothing more is started */
 };
 
