@@ -15,6 +15,7 @@
 #include "daemon/value_cache.h"
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
+#include "workflow/base/packed.h"
 #include "workflow/base/time.h"
 #include "workflow/view.h"
 
@@ -60,6 +61,10 @@ struct run_live {
 	unsigned rounds; /* of evaluations, for the triggers at hand */
 	bool evaluation_busy;
 	struct value_cache loaded; /* values and results of evaluations */
+	struct buffer snapshot; /* on its way with the append at hand */
+	uint64_t snapshot_entries; /* that the last one had in it */
+	bool has_snapshot;
+	int64_t last_ms; /* while it is loaded: time of the last entry so far */
 	struct list activities; /* struct engine_activity */
 	/* Time (semantics.md 8), in microseconds since the run was created. */
 	uint64_t created_us;
@@ -364,6 +369,7 @@ static struct run_live *live_new(struct run *run, struct definition *definition)
 	list_init(&live->deciding);
 	list_init(&live->activities);
 	value_cache_init(&live->loaded, 0);
+	buffer_init(&live->snapshot, ENGINE_SNAPSHOT_MAX);
 	arena_init(&live->sums_arena);
 	live->sums = json_object(&live->sums_arena);
 	while (!list_empty(&run->early)) {
@@ -396,6 +402,7 @@ static void live_free(struct run *run)
 	}
 	decision_close(&live->decision);
 	value_cache_clear(&live->loaded);
+	buffer_close(&live->snapshot);
 	state_close(&live->state);
 	interval_close(&live->active);
 	interval_close(&live->queued);
@@ -525,7 +532,7 @@ struct json *engine_run_json(const struct engine *engine, const char *id, struct
 	const struct run *run = find_run(engine, id);
 
 	if (run)
-		return run->live && run->live->state.entry_count > 0 ? summary_json(run, arena) : NULL;
+		return run->live && run->stage != STAGE_LOADING && run->live->state.entry_count > 0 ? summary_json(run, arena) : NULL;
 	/* The newest first: it is the one that is asked for. */
 	for (size_t i = 1; engine->ended && i <= ENGINE_ENDED_KEPT && i <= engine->ended_next; i++) {
 		const struct ended_run *ended = &engine->ended[(engine->ended_next - i) % ENGINE_ENDED_KEPT];
@@ -902,6 +909,102 @@ static void finish_decision(struct run *run, const struct error *error);
 static void finish_messages(struct list *messages, const struct error *error);
 static void break_run(struct run *run, const struct error *error);
 
+/* --- snapshots ---------------------------------------------------------------------------------------------------- */
+
+static void put_intervals(struct buffer *out, const struct interval_set *set)
+{
+	packed_put(out, (uint64_t)set->folded_until);
+	packed_put(out, (uint64_t)set->folded);
+	packed_put(out, set->count);
+	for (size_t i = 0; i < set->count; i++) {
+		packed_put(out, (uint64_t)set->items[i].from);
+		packed_put(out, (uint64_t)set->items[i].until);
+	}
+}
+
+static bool take_intervals(struct bytes *from, struct interval_set *set)
+{
+	uint64_t until, folded, count, begin, end;
+
+	if (!packed_take(from, &until) || !packed_take(from, &folded) || !packed_take(from, &count))
+		return false;
+	for (; count > 0; count--) {
+		if (!packed_take(from, &begin) || !packed_take(from, &end))
+			return false;
+		interval_add(set, (int64_t)begin, (int64_t)end);
+	}
+	set->folded_until = (int64_t)until;
+	set->folded = (int64_t)folded;
+	return true;
+}
+
+/* Everything that the entries so far have made of the run, so that its next load begins here. */
+static void print_snapshot(const struct run_live *live, struct buffer *out)
+{
+	struct buffer part;
+
+	buffer_init(&part, ENGINE_SNAPSHOT_MAX);
+	state_snapshot_print(&live->state, REPRISE_VERSION, &part);
+	packed_put_bytes(out, buffer_bytes(&part));
+	out->overflow |= part.overflow;
+	buffer_clear(&part);
+	json_print(live->sums, &part);
+	packed_put_bytes(out, buffer_bytes(&part));
+	buffer_close(&part);
+	put_intervals(out, &live->active);
+	put_intervals(out, &live->queued);
+}
+
+static int read_snapshot(struct run_live *live, struct bytes bytes, struct error *error)
+{
+	struct bytes state, sums;
+
+	if (!packed_take_bytes(&bytes, &state) || !packed_take_bytes(&bytes, &sums) || !take_intervals(&bytes, &live->active) ||
+	    !take_intervals(&bytes, &live->queued) || bytes.len > 0)
+		return error_set(error, ERR_CORRUPT, "the snapshot is damaged");
+	live->sums = json_parse(&live->sums_arena, arena_bytes(&live->sums_arena, sums), JSON_STORED, NULL, error);
+	if (!json_is(live->sums, JSON_OBJECT) || state_snapshot_read(&live->state, state, REPRISE_VERSION, error) != 0)
+		return error->code != ERR_NONE ? (int)error->code : error_set(error, ERR_CORRUPT, "the snapshot is damaged");
+	live->has_snapshot = true;
+	live->snapshot_entries = live->state.entry_count;
+	return 0;
+}
+
+/* The state before this decision goes along with its entries, every so often: one write costs no sync of its own. How often grows with what
+ * is written, so that each entry pays the same. */
+static void add_snapshot(struct run *run)
+{
+	struct run_live *live = run->live;
+	uint64_t apart = run->engine->config.snapshot_entries + live->state.instance_count / 4;
+
+	live->append.snapshot = (struct bytes){0};
+	live->append.snapshot_run = run->id;
+	live->append.forget_snapshot = false;
+	for (size_t i = 0; i < live->decision.effect_count; i++)
+		live->append.forget_snapshot |= live->has_snapshot && live->decision.effects[i].kind == EFFECT_RUN_ENDED;
+	if (live->append.forget_snapshot || live->state.entry_count < live->snapshot_entries + apart)
+		return;
+	buffer_clear(&live->snapshot);
+	print_snapshot(live, &live->snapshot);
+	if (live->snapshot.overflow) {
+		buffer_close(&live->snapshot);
+		live->snapshot_entries = live->state.entry_count; /* perhaps the next time */
+		return;
+	}
+	live->append.snapshot = buffer_bytes(&live->snapshot);
+	live->append.snapshot_seq = live->state.seq_last;
+}
+
+static void on_snapshot_committed(struct run_live *live)
+{
+	if (!live->append.snapshot.data)
+		return;
+	live->append.snapshot = (struct bytes){0};
+	buffer_close(&live->snapshot);
+	live->snapshot_entries = live->state.entry_count; /* not folded in yet: what the snapshot has */
+	live->has_snapshot = true;
+}
+
 static void append_decision(struct run *run)
 {
 	struct run_live *live = run->live;
@@ -911,6 +1014,7 @@ static void append_decision(struct run *run)
 	live->append.owner = run;
 	live->append.urgent = first_message(live)->kind == TRIGGER_CANCEL;
 	live->append.error = (struct error){0};
+	add_snapshot(run);
 	run->stage = STAGE_COMMITTING;
 	engine->counts.committing++;
 	if (engine->ports.append(engine->ports.arg, &live->append) == 0)
@@ -1140,6 +1244,22 @@ static void count_wait(struct run_live *live, const struct entry *entry)
 		interval_add(&live->queued, (since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
 }
 
+/* Of what is over its length is enough: everything that may yet be told is of what is under way, with a second for the two clocks. */
+static void fold_times(struct run_live *live, int64_t last_ms)
+{
+	int64_t until_ms = last_ms;
+
+	if (live->active.count + live->queued.count <= ENGINE_INTERVALS_MAX)
+		return;
+	LIST_EACH(link, &live->state.live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		int64_t since_ms = instance->phase == INSTANCE_BACKING_OFF ? instance->waits_since_ms : instance->started_ms;
+		if ((instance->task->kind == TASK_CALL || instance->phase == INSTANCE_BACKING_OFF) && !instance->is_body && since_ms < until_ms)
+			until_ms = since_ms;
+	}
+	interval_fold(&live->active, &live->queued, (until_ms - live->state.created_ms - 1000) * 1000);
+}
+
 static void apply_entries(struct run *run)
 {
 	struct run_live *live = run->live;
@@ -1156,6 +1276,7 @@ static void apply_entries(struct run *run)
 			if (entry->values[k].size > VALUE_INLINE_MAX)
 				value_cache_put(&run->engine->values, &entry->values[k].digest, entry->values[k].bytes);
 	}
+	fold_times(live, live->append.entries[live->append.entry_count - 1].time_ms);
 	run->engine->counts.entries += live->append.entry_count;
 }
 
@@ -1239,6 +1360,7 @@ static void on_entries_committed(struct store_append *append)
 		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
 		return;
 	}
+	on_snapshot_committed(live);
 	bool emitted = false;
 	for (size_t i = 0; i < append->entry_count; i++)
 		emitted |= append->entries[i].kind == ENTRY_EVENT_EMITTED;
@@ -1351,27 +1473,38 @@ void engine_on_time(struct engine *engine)
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
 
-static int rebuild(struct run *run, const struct engine_load_run *load, struct error *error)
+/* The first page: its definition, and the state that its snapshot has. */
+static int begin_rebuild(struct run *run, struct engine_load_run *load, struct error *error)
 {
 	struct problems problems;
 	struct json *document;
+	struct error why = {0};
 
-	if (load->error.code != ERR_NONE) {
-		*error = load->error;
-		return error->code;
-	}
 	problems_init(&problems);
 	document = json_parse(&problems.arena, load->document, JSON_STORED, NULL, error);
 	struct definition *definition = document ? definition_load_json(document, &problems) : NULL;
-	if (!definition) {
-		if (document)
-			error_set(error, ERR_CORRUPT, "its definition is refused by this version: %s", problems.count ? problems.items[0].message : "unknown reason");
-		problems_close(&problems);
-		return error->code;
-	}
+	if (!definition && document)
+		error_set(error, ERR_CORRUPT, "its definition is refused by this version: %s", problems.count ? problems.items[0].message : "unknown reason");
 	problems_close(&problems);
+	if (!definition)
+		return error->code;
 	struct run_live *live = live_new(run, definition);
 	release_definition(definition); /* live_new took its own */
+	live->has_snapshot = load->whole;
+	if (!load->snapshot.data || read_snapshot(live, load->snapshot, &why) == 0)
+		return 0;
+	/* A cache: all entries are the other way. What waits for the run goes on waiting. */
+	log_warn(LOG_ENGINE, "run=%s %s: all its entries are read instead", run->id, why.message);
+	list_move_all(&run->early, &live->inbox);
+	live_free(run);
+	load->whole = true;
+	return 0;
+}
+
+static int fold_page(struct run *run, const struct engine_load_run *load, struct error *error)
+{
+	struct run_live *live = run->live;
+
 	for (size_t i = 0; i < load->entry_count; i++) {
 		const struct entry *entry = &load->entries[i];
 		count_wait(live, entry);
@@ -1390,10 +1523,21 @@ static int rebuild(struct run *run, const struct engine_load_run *load, struct e
 				arena_close(&arena);
 			}
 	}
+	if (load->entry_count > 0) {
+		live->last_ms = load->entries[load->entry_count - 1].time_ms;
+		fold_times(live, live->last_ms);
+	}
+	return 0;
+}
+
+static int end_rebuild(struct run *run, struct error *error)
+{
+	struct run_live *live = run->live;
+	int64_t last_ms = live->last_ms, wall = wall_ms(run->engine);
+
 	if (live->state.entry_count == 0)
 		return error_set(error, ERR_CORRUPT, "it has no entries");
 	/* Set back while nobody looked: its times go on from the last one that is on record. */
-	int64_t last_ms = load->entries[load->entry_count - 1].time_ms, wall = wall_ms(run->engine);
 	if (state_next_deadline_ms(&live->state) != 0 && last_ms > wall + run->ahead_ms)
 		set_ahead(run, last_ms - wall);
 	int64_t age_ms = wall + run->ahead_ms - live->state.created_ms;
@@ -1402,35 +1546,79 @@ static int rebuild(struct run *run, const struct engine_load_run *load, struct e
 	return 0;
 }
 
+static void on_run_loaded(struct engine_load_run *load);
+
+/* A page at a time, so that neither the reader nor the loop nor memory is taken up by one run's history. */
+static void load_page(struct run *run, uint64_t after_seq, bool whole)
+{
+	struct engine *engine = run->engine;
+	struct engine_load_run *load = memory_zero(sizeof *load);
+
+	run->stage = STAGE_LOADING;
+	run->load = load;
+	*load = (struct engine_load_run){.run_id = run->id, .after_seq = after_seq, .whole = whole, .on_done = on_run_loaded, .owner = run};
+	engine->loading++;
+	engine->ports.load_run(engine->ports.arg, load);
+}
+
+static void on_whole_run(struct run *run)
+{
+	static const struct error none = {0};
+
+	if (run->restarted && !run_status_ended(run->live->state.status))
+		find_listeners(run);
+	run->stage = STAGE_IDLE;
+	if (run->restarted) {
+		run->engine->counts.recovered++;
+		post(run, new_message(TRIGGER_RESTARTED), true);
+	}
+	run->restarted = false;
+	if (run_status_ended(run->live->state.status))
+		free_run(run, &none);
+	else
+		run_advance(run);
+}
+
+/* Its queue is full: what is folded in so far is forgotten. */
+static void park_half_loaded(struct run *run)
+{
+	if (run->live) {
+		list_move_all(&run->early, &run->live->inbox);
+		live_free(run);
+	}
+	run->stage = STAGE_PARKED;
+	set_deadline(run, wall_ms(run->engine) + ENGINE_RETRY_APPEND_MS);
+}
+
 static void on_run_loaded(struct engine_load_run *load)
 {
 	struct run *run = load->owner;
 	struct engine *engine = run->engine;
-	struct error error = {0};
+	struct error error = load->error;
+	bool first = load->after_seq == 0, again = false;
 
 	notice_clock(engine);
 	engine->loading--;
 	run->load = NULL;
-	if (load->error.code == ERR_BUSY) { /* the reader's queue is full */
-		run->stage = STAGE_PARKED;
-		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
-	} else if (rebuild(run, load, &error) != 0) {
+	if (error.code == ERR_BUSY || engine->stopping) {
+		park_half_loaded(run);
+		goto end;
+	}
+	if (error.code == ERR_NONE && first && begin_rebuild(run, load, &error) == 0 && !run->live)
+		again = true;
+	else if (error.code == ERR_NONE && fold_page(run, load, &error) == 0 && !load->more)
+		end_rebuild(run, &error);
+	if (error.code != ERR_NONE) {
 		error_wrap(&error, "run %s cannot go on", run->id);
 		break_run(run, &error);
+	} else if (again) {
+		load_page(run, 0, true);
+	} else if (load->more) {
+		load_page(run, run->live->state.seq_last, false);
 	} else {
-		if (run->restarted && !run_status_ended(run->live->state.status))
-			find_listeners(run);
-		run->stage = STAGE_IDLE;
-		if (run->restarted) {
-			engine->counts.recovered++;
-			post(run, new_message(TRIGGER_RESTARTED), true);
-		}
-		run->restarted = false;
-		if (run_status_ended(run->live->state.status))
-			free_run(run, &error); /* ERR_NONE */
-		else
-			run_advance(run);
+		on_whole_run(run); /* May free run. */
 	}
+end:
 	arena_close(&load->arena);
 	free(load);
 	load_next(engine);
@@ -1440,15 +1628,8 @@ static void load_next(struct engine *engine)
 {
 	while (engine->loading < engine->config.load_concurrency && !list_empty(&engine->to_load) && !engine->stopping) {
 		struct run *run = CONTAINER_OF(engine->to_load.next, struct run, waiting);
-		struct engine_load_run *load = memory_zero(sizeof *load);
 		list_remove(&run->waiting);
-		run->stage = STAGE_LOADING;
-		run->load = load;
-		load->run_id = run->id;
-		load->on_done = on_run_loaded;
-		load->owner = run;
-		engine->loading++;
-		engine->ports.load_run(engine->ports.arg, load);
+		load_page(run, 0, false);
 	}
 }
 
@@ -1563,7 +1744,7 @@ enum engine_flight engine_step_flight(const struct engine *engine, const char *i
 
 	if (!run)
 		return FLIGHT_NO;
-	if (run->restarted || run->stage == STAGE_BROKEN)
+	if (run->restarted || run->stage == STAGE_BROKEN || (run->live && run->stage == STAGE_LOADING))
 		return FLIGHT_UNKNOWN;
 	if (!run->live)
 		return FLIGHT_NO; /* parked: nothing is in flight */
@@ -1590,6 +1771,8 @@ struct engine *engine_new(const struct engine_config *config, const struct engin
 	engine->ports = *ports;
 	if (engine->config.value_cache_bytes == 0)
 		engine->config.value_cache_bytes = ENGINE_VALUE_CACHE_BYTES;
+	if (engine->config.snapshot_entries == 0)
+		engine->config.snapshot_entries = ENGINE_SNAPSHOT_ENTRIES;
 	if (engine->config.load_concurrency == 0)
 		engine->config.load_concurrency = ENGINE_RECOVER_CONCURRENCY;
 	list_init(&engine->to_load);
@@ -1612,7 +1795,7 @@ const struct state *engine_run_state(const struct engine *engine, const char *id
 {
 	const struct run *run = find_run(engine, id);
 
-	return run && run->live ? &run->live->state : NULL;
+	return run && run->live && run->stage != STAGE_LOADING ? &run->live->state : NULL;
 }
 
 void engine_free(struct engine *engine)

@@ -18,6 +18,10 @@ enum {
 	ENGINE_RUNS_MAX = 2000000, /* known and not ended, parked ones included */
 	ENGINE_TRIGGERS_MAX = 32, /* ends of attempts that one decision of a run takes in */
 	ENGINE_RECOVER_CONCURRENCY = 32, /* runs loaded at once after a start */
+	ENGINE_LOAD_PAGE = 1000, /* entries of a run that are read and folded in at once */
+	ENGINE_SNAPSHOT_ENTRIES = 4096, /* entries between two snapshots of a run; more where the state is large */
+	ENGINE_SNAPSHOT_MAX = 32 << 20, /* bytes of one; a larger state is folded from its entries */
+	ENGINE_INTERVALS_MAX = 256, /* of a run's times: past it those that are over become their sum */
 	ENGINE_ENDED_KEPT = 1000, /* ended runs whose exact timing is still in memory */
 	ENGINE_VALUE_CACHE_BYTES = 16 << 20, /* of texts and their trees */
 	ENGINE_SHARED_NEEDS_MAX = 4, /* values loaded for a decision that needs no more than these stay for the next one */
@@ -28,16 +32,21 @@ enum {
 
 struct engine;
 
-/* Everything of one run: its entries with values up to VALUE_INLINE_MAX, and its definition's document. */
+/* A page of one run: its entries with values up to VALUE_INLINE_MAX; with the first page its newest snapshot, behind which the entries then
+ * begin, and its definition's document. */
 struct engine_load_run;
 struct engine_load_run {
 	const char *run_id;
+	uint64_t after_seq; /* 0: the first page */
+	bool whole; /* the first page: without the snapshot, which is not to be used; the port may find that, too */
 	void (*on_done)(struct engine_load_run *load);
 	void *owner;
 	struct arena arena; /* initialised by the port; closed by the engine */
+	struct bytes snapshot; /* what store_append.snapshot was; data NULL: none */
 	struct entry *entries;
 	size_t entry_count;
-	struct bytes document; /* canonical JSON of the definition */
+	bool more; /* there is another page */
+	struct bytes document; /* canonical JSON of the definition; first page only */
 	struct error error;
 };
 
@@ -115,7 +124,7 @@ struct engine_config {
 	int64_t event_window_ms; /* how far before its start a listener's events may be */
 	int64_t park_after_ms; /* park when the next deadline is further away; negative: never */
 	/* For tests that have to reach them; 0: the limits above. */
-	size_t value_cache_bytes, load_concurrency;
+	size_t value_cache_bytes, load_concurrency, snapshot_entries;
 };
 
 struct engine *engine_new(const struct engine_config *config, const struct engine_ports *ports);

@@ -65,54 +65,45 @@ static void begin_read(struct ports *ports, void *request, store_read_work work,
 
 /* --- the engine's reads ------------------------------------------------------------------------------------------- */
 
-/* All entries of a run, page by page, into one array. */
-static int read_run_entries(struct store_reader *reader, struct arena *arena, const char *run_id, struct entry **entries, size_t *count, struct error *error)
+/* Of its first entry. */
+static int read_definition(struct store_reader *reader, struct arena *arena, struct engine_load_run *load, struct error *error)
 {
-	size_t cap = 0;
-	uint64_t after = 0;
+	struct entry *first;
+	struct digest definition;
+	size_t count;
 
-	*entries = NULL;
-	*count = 0;
-	for (;;) {
-		struct entry *page;
-		size_t page_count;
-		if (reader_run_entries(reader, arena, run_id, after, STORE_PAGE_MAX, VALUE_INLINE_MAX, &page, &page_count, error) != 0)
-			return error->code;
-		if (page_count == 0)
-			return 0;
-		if (*count == 0) {
-			*entries = page;
-			cap = *count = page_count;
-		} else {
-			if (*count + page_count > cap) {
-				struct entry *more = arena_alloc(arena, (cap = (*count + page_count) * 2) * sizeof *more);
-				memcpy(more, *entries, *count * sizeof *more);
-				*entries = more;
-			}
-			memcpy(*entries + *count, page, page_count * sizeof *page);
-			*count += page_count;
-		}
-		after = page[page_count - 1].seq;
-	}
+	if (reader_run_entries(reader, arena, load->run_id, 0, 1, 0, &first, &count, error) != 0)
+		return error->code;
+	if (count == 0)
+		return error_set(error, ERR_NOT_FOUND, "run %s has no entries", load->run_id);
+	if (!json_get_digest(first->data, "definition", &definition))
+		return error_set(error, ERR_CORRUPT, "run %s: its first entry names no definition", load->run_id);
+	if (reader_definition_document(reader, arena, &definition, &load->document, NULL, error) != 0)
+		error_wrap(error, "definition of run %s", load->run_id);
+	return error->code;
 }
 
+/* A page; the first one brings what the run begins with. */
 static void load_run_work(struct store_reader *reader, struct store_read *read)
 {
 	struct engine_load_run *load = ((struct port_read *)read->owner)->request;
-	struct digest definition;
+	uint64_t after = load->after_seq;
 
-	if (read_run_entries(reader, &read->arena, load->run_id, &load->entries, &load->entry_count, &read->error) != 0)
-		return;
-	if (load->entry_count == 0) {
-		error_set(&read->error, ERR_NOT_FOUND, "run %s has no entries", load->run_id);
-		return;
+	if (after == 0) {
+		if (read_definition(reader, &read->arena, load, &read->error) != 0)
+			return;
+		if (!load->whole && reader_snapshot(reader, &read->arena, load->run_id, &after, &load->snapshot, &read->error) != 0) {
+			if (read->error.code != ERR_CORRUPT && read->error.code != ERR_NOT_FOUND)
+				return;
+			load->whole = read->error.code == ERR_CORRUPT;
+			if (load->whole) /* it is a cache: there is another way */
+				log_warn(LOG_ENGINE, "%s: all entries are read instead", read->error.message);
+			read->error = (struct error){0};
+			after = 0;
+		}
 	}
-	if (!json_get_digest(load->entries[0].data, "definition", &definition)) {
-		error_set(&read->error, ERR_CORRUPT, "run %s: its first entry names no definition", load->run_id);
-		return;
-	}
-	if (reader_definition_document(reader, &read->arena, &definition, &load->document, NULL, &read->error) != 0)
-		error_wrap(&read->error, "definition of run %s", load->run_id);
+	if (reader_run_entries(reader, &read->arena, load->run_id, after, ENGINE_LOAD_PAGE, VALUE_INLINE_MAX, &load->entries, &load->entry_count, &read->error) == 0)
+		load->more = load->entry_count == ENGINE_LOAD_PAGE;
 }
 
 static void on_run_loaded(struct store_read *read)

@@ -265,6 +265,10 @@ static int write_append(struct store *store, struct store_append *append, struct
 		if (error->code != ERR_NONE)
 			return error->code;
 	}
+	if (append->snapshot.data != NULL && snapshot_table_put(&writer->connection, append->snapshot_run, append->snapshot_seq, append->snapshot, error) != 0)
+		return error->code;
+	if (append->forget_snapshot && snapshot_table_forget(&writer->connection, append->snapshot_run, error) != 0)
+		return error->code;
 	return tables_apply(&writer->connection, append->entries, append->entry_count, error);
 }
 

@@ -163,6 +163,9 @@ int schedule_table_apply(struct connection *connection, const struct entry *entr
 /* event_table.c. ERR_EXISTS: an event of this key is known. */
 int event_table_check(struct connection *connection, const struct entry *entry, struct error *error);
 int event_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
+/* snapshot_table.c; ERR_NOT_FOUND: there is no such run */
+int snapshot_table_put(struct connection *connection, const char *run_id, uint64_t seq, struct bytes bytes, struct error *error);
+int snapshot_table_forget(struct connection *connection, const char *run_id, struct error *error);
 /* Is it the last that key.added told of for this purpose? */
 int definition_table_key_is_newest(struct connection *connection, const char *purpose, const char *key_id, bool *newest, struct error *error);
 

@@ -11,6 +11,7 @@ static const char *const migrations[] = {
 	schema_0002_schedule_sql,
 	schema_0003_event_sql,
 	schema_0004_children_sql,
+	schema_0005_snapshot_sql,
 };
 
 unsigned migrate_version(void)

@@ -67,6 +67,12 @@ struct store_append {
 	struct entry *entries;
 	size_t entry_count;
 	bool urgent; /* control (cancel, pause …): goes before what is queued (C5) */
+	/* A cache for the next load of the run `snapshot_run`: its state as of an entry that is committed already. It takes the place of the
+	 * one before. data NULL: none. With `forget_snapshot` there is none any more, for the run ends with these entries. */
+	const char *snapshot_run;
+	struct bytes snapshot;
+	uint64_t snapshot_seq;
+	bool forget_snapshot;
 	store_append_cb on_done;
 	void *owner;
 
@@ -151,6 +157,9 @@ int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t 
 /* Entries with their values. Values over `value_max` bytes come with data NULL (digest and size are there). */
 int reader_run_entries(struct store_reader *reader, struct arena *arena, const char *run_id, uint64_t after_seq, size_t limit,
 		       uint64_t value_max, struct entry **entries, size_t *count, struct error *error);
+/* The newest snapshot of a run and the entry up to which it goes. ERR_NOT_FOUND: there is none; ERR_CORRUPT: it is not what was written, or
+ * not of this journal. Both mean: fold all entries. */
+int reader_snapshot(struct store_reader *reader, struct arena *arena, const char *run_id, uint64_t *seq, struct bytes *bytes, struct error *error);
 /* Any entries from a seq on (feeds, verification): raw bytes. kinds: bit set over enum entry_kind, 0 = all. *next: where to go
  * on, also when rows were passed over. Looks at no more than STORE_PAGE_MAX rows. */
 struct store_raw_entry {

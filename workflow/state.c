@@ -1,5 +1,5 @@
 /* See state.h. Read workflow_apply() first: the one fold. */
-#include "workflow/state.h"
+#include "workflow/state_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -105,8 +105,19 @@ static void drop_value(struct state *state, struct value *value)
 		link = &(*link)->next;
 	*link = value->next;
 	state->value_count--;
+	state->inline_bytes -= value->bytes.len;
 	free((void *)value->bytes.data);
 	free(value);
+}
+
+/* It is loaded again where it is needed. */
+static void forget_bytes(struct state *state, struct value *value)
+{
+	if (state->base || !value->content_id || !value->bytes.data)
+		return;
+	state->inline_bytes -= value->bytes.len;
+	free((void *)value->bytes.data);
+	value->bytes = (struct bytes){0};
 }
 
 /* Put a value into a slot of an instance or of the run. In the real state the slot counts as a use. */
@@ -147,6 +158,7 @@ static struct value *take_value(struct state *state, const struct entry *entry, 
 			memcpy(copy, carried->bytes.data, carried->size);
 			copy[carried->size] = 0;
 			value->bytes = (struct bytes){copy, carried->size};
+			state->inline_bytes += carried->size;
 		}
 		return value;
 	}
@@ -285,6 +297,22 @@ static void free_instance(struct state *state, struct instance *instance)
 	set_value(state, &instance->output, NULL);
 	list_remove(&instance->live);
 	free(instance);
+}
+
+/* For state_snapshot.c. */
+struct value *state_add_value(struct state *state, const struct digest *digest)
+{
+	return add_value(state, digest);
+}
+
+void state_set_value(struct state *state, struct value **slot, struct value *value)
+{
+	set_value(state, slot, value);
+}
+
+struct instance *state_add_instance(struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count)
+{
+	return find_own(state, task, is_body, path, path_count) ? NULL : edit_or_add(state, task, is_body, path, path_count);
 }
 
 const struct instance *state_root(const struct state *state)
@@ -472,6 +500,12 @@ static void remember_consumed(struct state *state, uint64_t event_seq)
 	state->consumed[state->consumed_count++] = event_seq;
 }
 
+/* For state_snapshot.c. */
+void state_remember_consumed(struct state *state, uint64_t event_seq)
+{
+	remember_consumed(state, event_seq);
+}
+
 bool instance_listens(const struct instance *instance)
 {
 	return !instance->is_body && instance->task->kind == TASK_LISTEN && instance->phase == INSTANCE_BACKING_OFF;
@@ -628,6 +662,8 @@ static void advance_sequence(struct state *state, struct instance *sequence, con
 		loop->exited = then->kind == THEN_EXIT;
 	} else {
 		set_value(state, &sequence->output, output);
+		if (state->inline_bytes > STATE_INLINE_BYTES_MAX)
+			forget_bytes(state, output);
 	}
 	set_phase(state, sequence, INSTANCE_COMPLETED);
 	struct value *event = NULL; /* of a listen; its `until` may ask for all of them */

@@ -17,6 +17,7 @@ enum {
 	STATE_LOOP_DEPTH_MAX = STEP_LOOPS_MAX,
 	/* Events that a run remembers to have consumed, so that no later listener of it gets one of them from before it began: the last ones. */
 	STATE_EVENTS_REMEMBERED_MAX = 10000,
+	STATE_INLINE_BYTES_MAX = 4 << 20, /* of small values in memory; past it outputs of a map's iterations are known by digest and place alone */
 };
 _Static_assert((int)STATE_LOOP_DEPTH_MAX == (int)DEFINITION_LOOPS_MAX, "every path that a definition can have fits");
 
@@ -28,6 +29,7 @@ struct value {
 	struct bytes bytes; /* data NULL: not in memory */
 	const struct json *json; /* drafts only: parsed already */
 	unsigned use_count; /* real state only: slots that hold it */
+	uint32_t place; /* state_snapshot.c: among all that are written */
 	struct value *next; /* in its hash chain */
 };
 
@@ -125,7 +127,7 @@ struct state {
 	struct instance **instances; /* hash table, chained */
 	size_t instance_slots, instance_count;
 	struct value **values;
-	size_t value_slots, value_count;
+	size_t value_slots, value_count, inline_bytes;
 	struct list live;
 };
 
@@ -164,5 +166,10 @@ int64_t state_next_deadline_ms(const struct state *state);
 bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms);
 /* Nothing in flight, nothing to do at once: may leave memory. */
 bool state_is_idle(const struct state *state);
+/* All of a run that has not ended, without the bytes of its values: a cache, from which a start goes on instead of from the first entry.
+ * It is only of use to the same program version, which has the same fold. */
+void state_snapshot_print(const struct state *state, const char *program_version, struct buffer *out);
+/* Into a state that state_init() made. ERR_CORRUPT: damaged, or of another version or definition: close the state and fold the entries. */
+int state_snapshot_read(struct state *state, struct bytes bytes, const char *program_version, struct error *error);
 /* A digest over everything that decides how the run goes on: two states with equal digests behave alike. For tests and replay. */
 struct digest state_digest(const struct state *state);

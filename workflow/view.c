@@ -15,6 +15,8 @@ void interval_add(struct interval_set *set, int64_t from, int64_t until)
 {
 	size_t first = set->count, last;
 
+	if (from < set->folded_until)
+		from = set->folded_until;
 	if (until <= from)
 		return;
 	/* Mostly at the end: look from there. [first, last) are those that touch the new one. */
@@ -37,7 +39,7 @@ void interval_add(struct interval_set *set, int64_t from, int64_t until)
 
 int64_t interval_total(const struct interval_set *set)
 {
-	int64_t total = 0;
+	int64_t total = set->folded;
 
 	for (size_t i = 0; i < set->count; i++)
 		total += set->items[i].until - set->items[i].from;
@@ -60,6 +62,37 @@ int64_t interval_total_outside(const struct interval_set *set, const struct inte
 		}
 	}
 	return total;
+}
+
+/* The part of it that lies before `until`; the rest stays in `set`. */
+static struct interval_set cut(struct interval_set *set, int64_t until)
+{
+	struct interval_set before = {.folded = set->folded};
+	size_t whole = 0;
+
+	while (whole < set->count && set->items[whole].until <= until)
+		whole++;
+	for (size_t i = 0; i < whole; i++)
+		interval_add(&before, set->items[i].from, set->items[i].until);
+	memmove(set->items, set->items + whole, (set->count - whole) * sizeof *set->items);
+	set->count -= whole;
+	if (set->count > 0 && set->items[0].from < until) {
+		interval_add(&before, set->items[0].from, until);
+		set->items[0].from = until;
+	}
+	return before;
+}
+
+void interval_fold(struct interval_set *active, struct interval_set *queued, int64_t until)
+{
+	if (until <= active->folded_until)
+		return;
+	struct interval_set active_before = cut(active, until), queued_before = cut(queued, until);
+	active->folded = interval_total(&active_before);
+	queued->folded = interval_total_outside(&queued_before, &active_before);
+	active->folded_until = queued->folded_until = until;
+	interval_close(&active_before);
+	interval_close(&queued_before);
 }
 
 void interval_close(struct interval_set *set)

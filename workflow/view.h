@@ -32,10 +32,15 @@ struct interval {
 struct interval_set {
 	struct interval *items; /* disjoint, sorted */
 	size_t count, cap;
+	/* What lay before this time is kept as its length alone, see interval_fold(). */
+	int64_t folded_until, folded;
 };
 void interval_add(struct interval_set *set, int64_t from, int64_t until);
 int64_t interval_total(const struct interval_set *set);
 int64_t interval_total_outside(const struct interval_set *set, const struct interval_set *other); /* of set, where other is not */
+/* Nothing before `until` will be added any more: keep of it how long it was, of `queued` where `active` was not. So a long run's times
+ * take no more memory than what is under way. */
+void interval_fold(struct interval_set *active, struct interval_set *queued, int64_t until);
 void interval_close(struct interval_set *set);
 /* {"wallMs", "activityMs", "queuedMs", "overheadMs", "stages": {…ms}}; stages_us: {name: µs} or NULL. */
 struct json *view_overhead(struct arena *arena, int64_t wall_us, const struct interval_set *active, const struct interval_set *queued, const struct json *stages_us);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workflow/base/packed.h"
+
 static const char origin[] = "reprise.example/simulation";
 
 void journal_open(struct journal *journal)
@@ -128,6 +130,49 @@ static void store_entry(struct world *world, struct entry *entry)
 	arena_close(&arena);
 }
 
+/* A snapshot says what its entries make: the state that is read from it is the one that they fold to. */
+static void check_snapshot(struct world *world, struct run_model *run, const struct store_append *append)
+{
+	struct state read, folded;
+	struct bytes bytes = append->snapshot, part;
+	struct error error = {0};
+	struct arena arena;
+	size_t count;
+
+	arena_init(&arena);
+	state_init(&read, run->definition);
+	state_init(&folded, run->definition);
+	if (run->seq_count == 0 || run->seqs[run->seq_count - 1] != append->snapshot_seq)
+		broken(world, run, "a snapshot is as of entry %" PRIu64 ", which is not the run's last", append->snapshot_seq);
+	if (!packed_take_bytes(&bytes, &part) || state_snapshot_read(&read, part, REPRISE_VERSION, &error) != 0)
+		broken(world, run, "a snapshot cannot be read: %s", error.message);
+	struct entry *entries = journal_entries(world, run, &arena, 0, &count);
+	for (size_t i = 0; i < count; i++)
+		if (workflow_apply(&folded, &entries[i], &error) != 0)
+			broken(world, run, "%s", error.message);
+	struct digest a = state_digest(&read), b = state_digest(&folded);
+	/* Entries that only travel with the run, like document.added, are not counted by a fold of its own. */
+	if (!digest_equal(&a, &b) || read.seq_last != folded.seq_last || read.seq_first != folded.seq_first)
+		broken(world, run, "a snapshot as of entry %" PRIu64 " has another state than the entries", append->snapshot_seq);
+	state_close(&read);
+	state_close(&folded);
+	arena_close(&arena);
+	world->counters.snapshots++;
+}
+
+static void store_snapshot(struct world *world, const struct store_append *append)
+{
+	struct run_model *run = append->snapshot_run ? world_run_model(world, append->snapshot_run) : NULL;
+
+	if (!append->snapshot.data && !append->forget_snapshot)
+		return;
+	if (append->snapshot.data)
+		check_snapshot(world, run, append);
+	free((void *)run->snapshot.data);
+	run->snapshot = append->snapshot.data ? copy_bytes(append->snapshot) : (struct bytes){0};
+	run->snapshot_seq = append->snapshot_seq;
+}
+
 static void commit_one(struct world *world, struct store_append *append)
 {
 	for (size_t i = 0; i < append->entry_count; i++) {
@@ -144,6 +189,7 @@ static void commit_one(struct world *world, struct store_append *append)
 		}
 	}
 	append->seq_first = world->journal.count;
+	store_snapshot(world, append);
 	for (size_t i = 0; i < append->entry_count; i++)
 		store_entry(world, &append->entries[i]);
 }
@@ -290,6 +336,25 @@ static void on_run_read(struct world *world, void *arg)
 		return;
 	}
 	load->entries = journal_entries(world, run, &load->arena, VALUE_INLINE_MAX, &load->entry_count);
+	uint64_t after = load->after_seq;
+	if (after == 0 && !load->whole && run->snapshot.data) {
+		/* The store gives back what it was given, or nothing; but one of another version has to be told from a good one. */
+		bool foreign = world->faults && random_chance(&world->random, 200);
+		load->snapshot = arena_bytes(&load->arena, run->snapshot);
+		load->snapshot.len -= foreign ? random_between(&world->random, 1, load->snapshot.len) : 0;
+		after = run->snapshot_seq;
+		world->counters.from_snapshot += !foreign;
+	}
+	/* A page of a few entries, from the one behind `after` on. */
+	for (; load->entry_count > 0 && after > 0 && load->entries[0].seq <= after; load->entry_count--)
+		load->entries++;
+	size_t page = random_between(&world->random, 1, 200);
+	load->more = load->entry_count > page;
+	load->entry_count = load->more ? page : load->entry_count;
+	if (load->after_seq > 0) {
+		load->on_done(load);
+		return;
+	}
 	for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
 		if (world->definitions[i] == run->definition)
 			load->document = arena_bytes(&load->arena, world->documents[i]);

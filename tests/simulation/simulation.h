@@ -73,6 +73,8 @@ struct run_model {
 	bool recovering; /* the next load of it is the restart's */
 	uint64_t *seqs; /* of its entries */
 	size_t seq_count, seq_cap;
+	struct bytes snapshot; /* owned: the last one; data NULL: none */
+	uint64_t snapshot_seq;
 	struct step_model *steps[STEP_SLOTS];
 };
 
@@ -133,7 +135,7 @@ struct attempt {
 };
 
 struct counters {
-	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, value_loads, parks, cancels, replays, retries, interruptions, facts,
+	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
 		attempts, refused, caught, tries, fired, steps_clock, folds, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
 		listens;
 };

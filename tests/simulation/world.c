@@ -146,6 +146,7 @@ static void start_engine(struct world *world)
 		config.park_after_ms = -1;
 	/* Small, so that values fall out of the cache and loads wait for one another. */
 	config.value_cache_bytes = random_between(&world->random, 1, 256) << 10;
+	config.snapshot_entries = world->boot == 0 ? 1 : random_between(&world->random, 1, 30); /* each seed takes some */
 	config.load_concurrency = random_between(&world->random, 1, 4);
 	const struct children_ports children = {.arg = world, .look = journal_look, .now_us = port_now_us, .wall_ms = port_wall_ms};
 
@@ -537,6 +538,7 @@ static void close_world(struct world *world)
 			}
 		free(world->runs[i]->seqs);
 		free(world->runs[i]->parent_step);
+		free((void *)world->runs[i]->snapshot.data);
 		free(world->runs[i]);
 	}
 	for (size_t i = 0; i < WORLD_DEFINITIONS; i++) {
@@ -571,9 +573,9 @@ int world_run(uint64_t seed, const struct options *options)
 	while (step(&world))
 		continue;
 	check_rest(&world);
-	if (c->ended < (runs < ENDED_MIN ? runs : ENDED_MIN) || world.journal.count < ENTRIES_MIN || c->crashes < 1 || c->retries < 1 || c->loads < 1)
-		broken(&world, world.runs[0], "too little happened: ended=%" PRIu64 " entries=%zu crashes=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64, c->ended,
-		       world.journal.count, c->crashes, c->retries, c->loads);
+	if (c->ended < (runs < ENDED_MIN ? runs : ENDED_MIN) || world.journal.count < ENTRIES_MIN || c->crashes < 1 || c->retries < 1 || c->loads < 1 || c->snapshots < 1)
+		broken(&world, world.runs[0], "too little happened: ended=%" PRIu64 " entries=%zu crashes=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64 " snapshots=%" PRIu64, c->ended,
+		       world.journal.count, c->crashes, c->retries, c->loads, c->snapshots);
 	world.counters.children += world.children.started;
 	world.counters.attached += world.children.attached;
 	world.counters.orphans += world.children.orphans;
@@ -587,9 +589,9 @@ int world_run(uint64_t seed, const struct options *options)
 	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, hex);
 	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
-		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 "\n",
+		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 " snapshots=%" PRIu64 " loads from one=%" PRIu64 "\n",
 		       c->completed, c->faulted, c->cancelled, c->attempts, c->refused, c->interruptions, c->value_loads, c->steps_clock, c->checks, c->folds,
-		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->offers, c->duplicates, c->listeners, c->events);
+		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->offers, c->duplicates, c->listeners, c->events, c->snapshots, c->from_snapshot);
 	close_world(&world);
 	return 0;
 }

@@ -375,6 +375,67 @@ START_TEST(long_decisions_continue)
 }
 END_TEST
 
+/* Values count as entries do: a loop that makes large ones commits often, so that a decision holds few of them. */
+START_TEST(large_values_end_a_decision)
+{
+	struct fixture f;
+	struct buffer tasks;
+	size_t decisions = 1;
+
+	buffer_init(&tasks, 1 << 20);
+	buffer_add_text(&tasks, "[{\"m\":{\"for\":{\"in\":\".l\"},\"do\":[{\"s\":{\"set\":{\"n\":\"${ $item }\",\"x\":\"");
+	for (int i = 0; i < 400000; i++)
+		buffer_add_char(&tasks, 'x');
+	buffer_add_text(&tasks, "\"}}}]}}]");
+	fixture_open(&f, buffer_text(&tasks));
+	fixture_submit(&f, "{\"l\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25]}");
+	while (!run_status_ended(f.state.status)) {
+		size_t bytes = 0;
+		for (size_t i = 0; i < f.decision.entry_count; i++)
+			for (size_t v = 0; v < f.decision.entries[i].value_count; v++)
+				bytes += f.decision.entries[i].values[v].size;
+		ck_assert_uint_le(bytes, DECISION_BYTES_MAX + 500000);
+		ck_assert_str_eq(fixture_effects(&f), "continue");
+		fixture_simple(&f, TRIGGER_CONTINUE);
+		ck_assert_uint_lt(decisions++, 10);
+	}
+	ck_assert_uint_eq(decisions, 3); /* of ten and a half megabytes */
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	buffer_close(&tasks);
+	fixture_close(&f);
+}
+END_TEST
+
+/* What a map's iterations gave is together larger than a value may be: their sizes say so, none of them is loaded for it. */
+START_TEST(outputs_too_large_together)
+{
+	struct fixture f;
+	struct buffer tasks;
+
+	buffer_init(&tasks, 1 << 20);
+	buffer_add_text(&tasks, "[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":2},\"do\":[{\"s\":{\"set\":{\"n\":\"${ $item }\",\"x\":\"");
+	for (int i = 0; i < 400000; i++)
+		buffer_add_char(&tasks, 'x');
+	buffer_add_text(&tasks, "\"}}}]}}]");
+	fixture_open(&f, buffer_text(&tasks));
+	buffer_clear(&tasks);
+	buffer_add_text(&tasks, "{\"l\":[0");
+	for (int i = 1; i < 50; i++)
+		buffer_printf(&tasks, ",%d", i);
+	buffer_add_text(&tasks, "]}");
+	fixture_submit(&f, buffer_text(&tasks));
+	for (int i = 0; !run_status_ended(f.state.status); i++) {
+		ck_assert_int_lt(i, 10);
+		fixture_simple(&f, TRIGGER_CONTINUE);
+		ck_assert(!f.undecided);
+	}
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "DECISION_VALUE_MAX"));
+	buffer_close(&tasks);
+	fixture_close(&f);
+}
+END_TEST
+
 /* A value that is not in memory is asked for, and nothing else is decided; with it at hand the same trigger goes through. */
 START_TEST(large_values_are_loaded)
 {
@@ -434,6 +495,13 @@ START_TEST(values_have_a_limit)
 	input[len + 2] = 0;
 	fixture_open(&f, buffer_text(&tasks));
 	fixture_submit(&f, input);
+	for (int i = 0; i < 4 && strcmp(fixture_effects(&f), "continue") == 0; i++) { /* past DECISION_BYTES_MAX */
+		for (size_t k = 0; k < f.count; k++)
+			if (f.entries[k].value_count > 0)
+				f.values[k] = json_parse(&f.arena, f.entries[k].values[0].bytes, JSON_STORED, NULL, NULL);
+		f.value_count = f.count;
+		fixture_simple(&f, TRIGGER_CONTINUE);
+	}
 	ck_assert_int_eq(f.state.status, RUN_FAULTED);
 	const struct json *error = fixture_json(&f, fixture_print(&f, f.state.error));
 	ck_assert_ptr_nonnull(strstr(json_get_text(error, "detail"), "DECISION_VALUE_MAX"));
@@ -727,7 +795,7 @@ END_TEST
 SUITE_ABORTS(submitted_twice_stops)
 SUITE_MAIN("workflow-decide", pure_run_is_one_decision, chain_of_calls, stale_triggers_decide_nothing, retries, lasting_failures_are_not_retried,
 	   restart_redoes_what_was_in_flight, map_loop, chained_loop, loops_without_items, loops_without_tasks, fault_calls_off_the_rest,
-	   what_is_under_way_is_limited, depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, long_decisions_continue,
+	   what_is_under_way_is_limited, depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, large_values_end_a_decision, outputs_too_large_together, long_decisions_continue,
 	   large_values_are_loaded, expressions_that_fail, values_have_a_limit, many_values_are_needed,
 	   arguments_have_a_limit, extraction, submissions_compare, expressions_for_jq_are_needed, a_single_result_is_carried_once,
 	   failed_evaluations_fault, evaluations_at_once_are_limited, results_of_one_task_are_limited, settling_commits_what_there_is)

@@ -198,6 +198,107 @@ START_TEST(deadlines)
 }
 END_TEST
 
+static const char busy_tasks[] = "[{\"t\":{\"try\":[{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":3},\"timeout\":{\"after\":{\"hours\":2}},\"do\":["
+				 "{\"s\":{\"set\":{\"n\":\"${ $item }\"},\"export\":{\"as\":\".n\"}}},{\"c\":{" CALL "}},{\"w\":{\"wait\":{\"seconds\":30}}}]}}],"
+				 "\"catch\":{\"retry\":{\"limit\":{\"attempt\":{\"count\":2}}}}}}]";
+
+/* Iterations that are over, one that waits, one whose call backs off, one whose call is in flight, a try and a timeout around them. */
+static void open_busy(struct fixture *f)
+{
+	fixture_open(f, busy_tasks);
+	fixture_submit(f, "{\"l\":[1,2,3,4,5,6]}");
+	fixture_succeed(f, "/do/0/t/try/0/m/do/1/c#1@1", 1, "{\"x\":1}");
+	fixture_fail(f, "/do/0/t/try/0/m/do/1/c#0@1", 1, FAILURE_STALLED, 5);
+	ck_assert_int_eq(f->state.status, RUN_RUNNING);
+}
+
+/* From its snapshot a run goes on exactly as from its entries: the same state, the same deadline, and the same decisions, in the same order. */
+START_TEST(snapshots_hold_all)
+{
+	struct fixture f, other;
+	struct buffer snapshot;
+	struct error error = {0};
+
+	open_busy(&f);
+	buffer_init(&snapshot, 1 << 20);
+	state_snapshot_print(&f.state, "1.2.3", &snapshot);
+	fixture_open(&other, busy_tasks);
+	ck_assert_msg(state_snapshot_read(&other.state, buffer_bytes(&snapshot), "1.2.3", &error) == 0, "%s", error.message);
+	struct digest a = state_digest(&f.state), b = state_digest(&other.state);
+	ck_assert(digest_equal(&a, &b));
+	ck_assert_int_eq(state_next_deadline_ms(&f.state), state_next_deadline_ms(&other.state));
+	ck_assert_int_gt(state_next_deadline_ms(&f.state), 0);
+	ck_assert_uint_eq(f.state.seq_last, other.state.seq_last);
+	ck_assert_uint_eq(f.state.entry_count, other.state.entry_count);
+	other.wall_ms = f.wall_ms;
+	other.seq = f.seq;
+	for (size_t i = 0; i < f.count; i++) /* what is not in memory is loaded by place */
+		for (size_t v = 0; v < f.entries[i].value_count; v++)
+			other.values[other.value_count++] = json_parse(&other.arena, f.entries[i].values[v].bytes, JSON_STORED, NULL, NULL);
+	ck_assert_uint_le(other.value_count, COUNT_OF(other.values));
+	static const enum trigger_kind triggers[] = {TRIGGER_RESTARTED, TRIGGER_DEADLINE, TRIGGER_CANCEL};
+	for (size_t i = 0; i < COUNT_OF(triggers); i++) {
+		f.wall_ms += 60000;
+		other.wall_ms += 60000;
+		fixture_simple(&f, triggers[i]);
+		fixture_simple(&other, triggers[i]);
+		ck_assert(!other.undecided);
+		ck_assert_uint_gt(f.decision.entry_count, 1);
+		ck_assert_str_eq(fixture_said(&f), fixture_said(&other));
+		ck_assert_str_eq(fixture_effects(&f), fixture_effects(&other));
+		a = state_digest(&f.state);
+		b = state_digest(&other.state);
+		ck_assert(digest_equal(&a, &b));
+	}
+	ck_assert_int_eq(other.state.status, RUN_CANCELLED);
+	buffer_close(&snapshot);
+	fixture_close(&other);
+	fixture_close(&f);
+}
+END_TEST
+
+/* One of another program version or definition, one that is cut off anywhere, one with more behind it: refused, and nothing is read out of place. */
+START_TEST(bad_snapshots_are_refused)
+{
+	struct fixture f, other;
+	struct buffer snapshot;
+	struct state state;
+	struct error error = {0};
+
+	open_busy(&f);
+	buffer_init(&snapshot, 1 << 20);
+	state_snapshot_print(&f.state, "1.2.3", &snapshot);
+	struct bytes whole = buffer_bytes(&snapshot);
+	for (size_t len = 0; len < whole.len; len++) {
+		uint8_t *part = malloc(len + 1); /* of its own size, so that a read past its end is seen */
+		memcpy(part, whole.data, len);
+		state_init(&state, f.definition);
+		ck_assert_int_eq(state_snapshot_read(&state, (struct bytes){part, len}, "1.2.3", &error), ERR_CORRUPT);
+		state_close(&state);
+		free(part);
+	}
+	for (size_t i = 0; i < whole.len; i++) { /* a flipped bit is the store's to see; here it must do no harm */
+		((uint8_t *)snapshot.data)[i] ^= 0x55;
+		state_init(&state, f.definition);
+		state_snapshot_read(&state, whole, "1.2.3", &error);
+		state_close(&state);
+		((uint8_t *)snapshot.data)[i] ^= 0x55;
+	}
+	state_init(&state, f.definition);
+	ck_assert_int_eq(state_snapshot_read(&state, whole, "1.2.4", &error), ERR_CORRUPT);
+	state_close(&state);
+	fixture_open(&other, "[{\"a\":{" CALL "}}]");
+	ck_assert_int_eq(state_snapshot_read(&other.state, whole, "1.2.3", &error), ERR_CORRUPT);
+	fixture_close(&other);
+	buffer_add_char(&snapshot, 0);
+	state_init(&state, f.definition);
+	ck_assert_int_eq(state_snapshot_read(&state, buffer_bytes(&snapshot), "1.2.3", &error), ERR_CORRUPT);
+	state_close(&state);
+	buffer_close(&snapshot);
+	fixture_close(&f);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-state", fold_is_a_function_of_the_entries, drafts_leave_no_trace, large_values_stay_outside, finished_work_is_forgotten,
+SUITE_MAIN("workflow-state", snapshots_hold_all, bad_snapshots_are_refused, fold_is_a_function_of_the_entries, drafts_leave_no_trace, large_values_stay_outside, finished_work_is_forgotten,
 	   entries_that_cannot_follow, a_run_has_a_beginning_and_an_end, deadlines)

@@ -5,6 +5,33 @@
 
 #define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
 
+/* Folding what is over changes no sum, wherever it is cut, and what is added before the cut is not counted again. */
+START_TEST(folded_intervals_keep_their_sums)
+{
+	srand(11);
+	for (int round = 0; round < 200; round++) {
+		struct interval_set active = {0}, queued = {0}, folded_active = {0}, folded_queued = {0};
+		int64_t now = 0;
+		for (int i = 0; i < 60; i++) {
+			int64_t from = now + rand() % 20, until = from + rand() % 30;
+			bool first = rand() % 2;
+			interval_add(first ? &active : &queued, from, until);
+			interval_add(first ? &folded_active : &folded_queued, from, until);
+			now += rand() % 25;
+			if (rand() % 5 == 0)
+				interval_fold(&folded_active, &folded_queued, now);
+			ck_assert_int_eq(interval_total(&active), interval_total(&folded_active));
+			ck_assert_int_eq(interval_total_outside(&queued, &active), interval_total_outside(&folded_queued, &folded_active));
+		}
+		ck_assert_uint_lt(folded_active.count + folded_queued.count, active.count + queued.count);
+		interval_close(&active);
+		interval_close(&queued);
+		interval_close(&folded_active);
+		interval_close(&folded_queued);
+	}
+}
+END_TEST
+
 /* A union of intervals stays sorted and disjoint, whatever the order in which they come: compared with a plain bitmap. */
 START_TEST(intervals)
 {
@@ -271,4 +298,4 @@ START_TEST(large_inputs_are_shown_once)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-view", large_inputs_are_shown_once, tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, attempts_of_a_try, other_ends, cloud_events)
+SUITE_MAIN("workflow-view", folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, attempts_of_a_try, other_ends, cloud_events)
