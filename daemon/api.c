@@ -166,13 +166,25 @@ const struct http_handler api_handler = {.on_headers = on_headers, .on_request =
 static void on_read(struct store_read *read)
 {
 	struct api_read *own = read->owner;
-	struct arena arena = read->arena;
+	struct arena arena = read->arena, kept;
 
+	if (own->again && read->error.code == ERR_NONE) {
+		own->again = false;
+		own->has_begun = true;
+		arena_close(&arena);
+		if (store_read(own->daemon->store, read) == 0)
+			return;
+		arena_init(&read->arena);
+		arena = read->arena;
+		error_set(&read->error, ERR_BUSY, "%d reads wait for the journal, the limit (STORE_READS_MAX)", STORE_READS_MAX);
+	}
+	kept = own->kept;
 	if (own->then)
 		own->then(own); /* may free the request and own with it */
 	else
 		api_answer_read(own);
 	arena_close(&arena);
+	arena_close(&kept);
 }
 
 /* Answering frees the request, and own with it: what is needed is copied first. */
@@ -210,6 +222,7 @@ void api_read(struct daemon *daemon, struct request *request, store_read_work wo
 	own->status = 200;
 	own->content_type = "application/json";
 	own->then = then;
+	arena_init(&own->kept);
 	buffer_init(&own->body, ANSWER_MAX);
 	if (store_read(daemon->store, &own->read) != 0) {
 		struct error error;

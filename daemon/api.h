@@ -12,10 +12,11 @@ enum {
 	API_PARSE_ON_LOOP_MAX = 64 << 10, /* bytes; larger bodies are parsed on the pool */
 	API_REQUEST_ID_TRIES_MAX = 1000, /* looks for a run whose first submission is being committed, API_LOOK_AGAIN_MS apart */
 	API_LOOK_AGAIN_MS = 10,
+	API_READ_SLICE_MS = 20, /* one part of a long read */
+	API_READ_PAGE = 1000, /* entries that are looked at together */
 	API_VIEW_BYTES_MAX = 64 << 20, /* bytes of values in one run document besides its input and output; the rest are given by digest */
 	API_VIEW_CHILDREN_MAX = 1000, /* newest children in one run document; `childrenLeftOut` says how many more there are */
 	API_EVENTS_BYTES_MAX = 32 << 20, /* bytes of memory for one page of CloudEvents, which has one entry's at least */
-	API_VIEW_ENTRIES_MAX = 4000000, /* entries of a run that are looked at for one document */
 };
 
 enum body_limit { BODY_NONE, BODY_SMALL, BODY_DOCUMENT, BODY_EVENT };
@@ -41,6 +42,10 @@ struct api_read {
 	unsigned status; /* 200 */
 	const char *content_type;
 	struct buffer body;
+	/* A long work does a part (API_READ_SLICE_MS), keeps what it needs in `kept` and says `again`: so that it neither holds up the reads of
+	 * others nor keeps the write-ahead log from starting over. */
+	bool again, has_begun;
+	struct arena kept;
 	/* Instead of answering; may be NULL. The read's arena is closed when it returns. */
 	void (*then)(struct api_read *read);
 };

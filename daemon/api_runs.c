@@ -22,96 +22,94 @@ static const char run_members[] = "definition input id labels";
 
 /* --- the run document --------------------------------------------------------------------------------------------- */
 
+struct looking;
+
 struct document_args {
 	const char *id;
 	unsigned include;
 	unsigned status;
 	struct definition *definition; /* held, or NULL */
 	struct json *overhead; /* of a run that ended lately, with its last commit; or NULL */
+	struct looking *looking; /* has begun */
 };
 
 static struct json *row_json(struct arena *arena, const struct store_run *run);
 
-static bool wants_values(const struct entry *entry, unsigned include)
+/* A look through a run of any length, in parts: see struct api_read. */
+struct looking {
+	struct store_reader *reader; /* of the part at hand */
+	const char *id;
+	struct view *view;
+	uint64_t after, until; /* what comes behind `until` came while we looked */
+	uint64_t budget; /* bytes of values that may yet be shown */
+};
+
+/* Requests and answers of models are never asked for. */
+static bool load_shown(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, bool whole, struct bytes *bytes)
 {
-	switch (entry->kind) {
-	case ENTRY_RUN_CREATED:
-		return (include & (VIEW_INPUT | VIEW_LABELS)) != 0;
-	case ENTRY_RUN_COMPLETED:
-		return (include & VIEW_OUTPUT) != 0;
-	case ENTRY_TASK_STARTED:
-	case ENTRY_TASK_COMPLETED:
-		return (include & VIEW_TASKS) != 0;
-	case ENTRY_ATTEMPT_STARTED:
-	case ENTRY_FACT_RECORDED: /* arguments, statements: nothing of the document */
+	struct looking *looking = context;
+	struct error error;
+	uint64_t size;
+
+	if (!whole && (reader_content_size(looking->reader, content_id, &size, &error) != 0 || size > looking->budget))
 		return false;
-	default:
-		return true;
-	}
+	if (reader_content(looking->reader, arena, content_id, digest, looking->id, bytes, &error) != 0)
+		return false; /* erased: the document shows its digest */
+	if (!whole)
+		looking->budget -= size;
+	return true;
 }
 
-/* What the document shows and the page left out because it is large. Requests and answers of models are never in it. */
-static int load_shown_values(struct store_reader *reader, struct arena *arena, const char *id, struct entry *entries, size_t count, unsigned include, uint64_t *budget,
-			     struct error *error)
+static struct view_source source_of(struct looking *looking)
 {
-	static const char *const names[] = {"input", "labels", "output", "error", "record", "reason"};
-	struct digest output; /* of the run: mostly carried by the task that made it */
-	bool has_output = count > 0 && (include & VIEW_OUTPUT) && json_get_digest(entries[count - 1].data, "output", &output) &&
-			  entries[count - 1].kind == ENTRY_RUN_COMPLETED;
-
-	for (size_t i = 0; i < count; i++) {
-		bool wanted = wants_values(&entries[i], include);
-		if (!wanted && !has_output)
-			continue;
-		for (size_t v = 0; v < entries[i].value_count; v++) {
-			struct entry_value *value = &entries[i].values[v];
-			bool is_output = has_output && digest_equal(&output, &value->digest);
-			bool whole = entries[i].kind == ENTRY_RUN_CREATED || is_output, shown = is_output;
-			struct digest digest;
-			if (!wanted && !is_output)
-				continue;
-			for (size_t n = 0; n < COUNT_OF(names); n++)
-				shown |= json_get_digest(entries[i].data, names[n], &digest) && digest_equal(&digest, &value->digest);
-			if (!shown || value->bytes.data || (!whole && value->size > *budget))
-				continue;
-			if (reader_content(reader, arena, CONTENT_ID(entries[i].seq, v), &value->digest, id, &value->bytes, error) != 0) {
-				if (error->code != ERR_NOT_FOUND)
-					return error->code;
-				*error = (struct error){0}; /* erased: the document shows its digest */
-				value->bytes = (struct bytes){0};
-			} else if (!whole) {
-				*budget -= value->size;
-			}
-		}
-	}
-	return 0;
+	return (struct view_source){.load = load_shown, .context = looking};
 }
 
-/* All entries of a run in one array. value_max: see reader_run_entries(). */
-static int read_entries(struct store_reader *reader, struct arena *arena, const char *id, uint64_t value_max, struct entry **entries, size_t *count, struct error *error)
+/* Read on. False: another part has to follow, or *error. */
+static bool look_on(struct api_read *own, struct looking *looking, struct store_reader *reader, struct error *error)
 {
-	size_t cap = 0;
-	uint64_t after = 0;
+	uint64_t begin_us = clock_now_us();
 
-	*entries = NULL;
-	*count = 0;
-	while (*count < API_VIEW_ENTRIES_MAX) {
+	looking->reader = reader;
+	while (looking->after < looking->until) {
+		struct arena arena;
 		struct entry *page;
-		size_t page_count;
-		if (reader_run_entries(reader, arena, id, after, STORE_PAGE_MAX, value_max, &page, &page_count, error) != 0)
-			return error->code;
-		if (page_count == 0)
-			return 0;
-		if (*count + page_count > cap) {
-			struct entry *more = arena_alloc(arena, (cap = (*count + page_count) * 2) * sizeof *more);
-			memcpy(more, *entries ? *entries : page, *count * sizeof *more);
-			*entries = more;
+		size_t count;
+
+		if (clock_now_us() - begin_us > API_READ_SLICE_MS * 1000) {
+			own->again = true;
+			return false;
 		}
-		memcpy(*entries + *count, page, page_count * sizeof *page);
-		*count += page_count;
-		after = page[page_count - 1].seq;
+		arena_init(&arena);
+		if (reader_run_entries(reader, &arena, looking->id, looking->after, API_READ_PAGE, VALUE_INLINE_MAX, &page, &count, error) != 0) {
+			arena_close(&arena);
+			return false;
+		}
+		if (count == 0)
+			looking->after = looking->until;
+		else
+			looking->after = page[count - 1].seq;
+		while (count > 0 && page[count - 1].seq > looking->until)
+			count--;
+		if (count > 0)
+			view_add(looking->view, page, count);
+		arena_close(&arena);
 	}
-	return error_set(error, ERR_TOO_LARGE, "run %s has more than %d entries, the limit of one document", id, API_VIEW_ENTRIES_MAX);
+	return true;
+}
+
+static struct looking *begin_looking(struct api_read *own, const char *id, struct store_reader *reader, struct store_read *read)
+{
+	struct looking *looking = arena_zero(&own->kept, sizeof *looking);
+	struct store_run run;
+
+	if (reader_run(reader, &read->arena, id, &run, &read->error) != 0) {
+		if (read->error.code == ERR_NOT_FOUND)
+			error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", id);
+		return NULL;
+	}
+	*looking = (struct looking){.id = id, .until = run.seq_last, .budget = API_VIEW_BYTES_MAX};
+	return looking;
 }
 
 /* The newest first, as in lists. Runs without children pay for one look into an index. */
@@ -142,25 +140,22 @@ static int add_children(struct store_reader *reader, struct arena *arena, const 
 static void document_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
-	const struct document_args *args = own->args;
-	struct store_run run;
-	struct entry *entries;
-	size_t count;
-	uint64_t budget = API_VIEW_BYTES_MAX;
+	struct document_args *args = own->args;
 
-	if (reader_run(reader, &read->arena, args->id, &run, &read->error) != 0) {
-		if (read->error.code == ERR_NOT_FOUND)
-			error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", args->id);
-		return;
+	if (!args->looking) {
+		args->looking = begin_looking(own, args->id, reader, read);
+		if (!args->looking)
+			return;
+		const struct view_source source = source_of(args->looking);
+		args->looking->view = view_begin(&own->kept, args->definition, store_origin(own->daemon->store), args->include, &source);
 	}
-	if (read_entries(reader, &read->arena, args->id, VALUE_INLINE_MAX, &entries, &count, &read->error) != 0 ||
-	    load_shown_values(reader, &read->arena, args->id, entries, count, args->include, &budget, &read->error) != 0)
+	if (!look_on(own, args->looking, reader, &read->error))
 		return;
 	own->status = args->status;
-	struct json *json = view_run(&read->arena, entries, count, args->definition, store_origin(own->daemon->store), args->include);
+	struct json *json = view_end(args->looking->view);
 	if (args->overhead && json_get(json, "endedAt"))
-		json_set(&read->arena, json, "overhead", args->overhead);
-	if ((args->include & VIEW_CHILDREN) && add_children(reader, &read->arena, args->id, json, &read->error) != 0)
+		json_set(&own->kept, json, "overhead", args->overhead);
+	if ((args->include & VIEW_CHILDREN) && add_children(reader, &own->kept, args->id, json, &read->error) != 0)
 		return;
 	api_print(own, json);
 }
@@ -169,6 +164,8 @@ static void on_document(struct api_read *own)
 {
 	const struct document_args *args = own->args;
 
+	if (args->looking && args->looking->view)
+		view_drop(args->looking->view);
 	definition_release(args->definition);
 	api_answer_read(own);
 }
@@ -951,29 +948,32 @@ void api_run_events(struct daemon *daemon, struct request *request, const char *
 struct tasks_args {
 	const char *id;
 	uint64_t after, limit;
+	struct looking *looking; /* has begun */
 };
 
 static void tasks_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
-	const struct tasks_args *args = own->args;
-	struct store_run run;
-	struct entry *entries;
-	size_t count, first = 0;
-	uint64_t budget = API_VIEW_BYTES_MAX;
+	struct tasks_args *args = own->args;
 
-	if (reader_run(reader, &read->arena, args->id, &run, &read->error) != 0) {
-		if (read->error.code == ERR_NOT_FOUND)
-			error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", args->id);
-		return;
+	if (!args->looking) {
+		args->looking = begin_looking(own, args->id, reader, read);
+		if (!args->looking)
+			return;
+		const struct view_source source = source_of(args->looking);
+		args->looking->view = view_begin_tasks(&own->kept, NULL, args->after, args->limit, &source);
 	}
-	if (read_entries(reader, &read->arena, args->id, VALUE_INLINE_MAX, &entries, &count, &read->error) != 0)
-		return;
-	/* Nothing of an earlier page is loaded for this one. */
-	while (first < count && args->after > 0 && entries[first].seq <= args->after)
-		first++;
-	if (load_shown_values(reader, &read->arena, args->id, entries + first, count - first, VIEW_TASKS, &budget, &read->error) == 0)
-		api_print(own, view_tasks(&read->arena, entries, count, NULL, args->after, args->limit));
+	if (look_on(own, args->looking, reader, &read->error))
+		api_print(own, view_end_tasks(args->looking->view));
+}
+
+static void on_tasks(struct api_read *own)
+{
+	const struct tasks_args *args = own->args;
+
+	if (args->looking && args->looking->view)
+		view_drop(args->looking->view);
+	api_answer_read(own);
 }
 
 void api_run_tasks(struct daemon *daemon, struct request *request, const char *const *parameters)
@@ -986,7 +986,7 @@ void api_run_tasks(struct daemon *daemon, struct request *request, const char *c
 		return;
 	if (args->limit == 0)
 		args->limit = 1000;
-	api_read(daemon, request, tasks_work, args, NULL);
+	api_read(daemon, request, tasks_work, args, on_tasks);
 }
 
 /* --- cancel, kill ------------------------------------------------------------------------------------------------- */
@@ -1070,58 +1070,123 @@ static void add_difference(struct arena *arena, struct json *json, const struct 
 	json_set(arena, json, "difference", difference);
 }
 
+/* A replay in parts: see struct api_read. */
+struct replaying {
+	const char *id;
+	struct store_reader *reader; /* of the part at hand */
+	uint64_t until; /* what comes behind it came while we looked */
+	struct replay *replay; /* has begun */
+	struct definition *definition;
+	struct bytes source;
+	struct replay_result result;
+};
+
+static int read_recorded(void *context, struct arena *arena, uint64_t after_seq, size_t limit, struct entry **entries, size_t *count, struct error *error)
+{
+	const struct replaying *replaying = context;
+	size_t cap = 0;
+
+	*count = 0;
+	*entries = NULL;
+	while (*count < limit) { /* a page has its own limit */
+		struct entry *page;
+		size_t page_count, want = limit - *count < STORE_PAGE_MAX ? limit - *count : STORE_PAGE_MAX;
+		if (reader_run_entries(replaying->reader, arena, replaying->id, after_seq, want, VALUE_INLINE_MAX, &page, &page_count, error) != 0)
+			return error->code;
+		bool last = page_count < want;
+		while (page_count > 0 && page[page_count - 1].seq > replaying->until)
+			page_count--;
+		for (size_t i = 0; i < page_count; i++) {
+			*entries = arena_grow(arena, *entries, *count, &cap, sizeof **entries);
+			(*entries)[(*count)++] = page[i];
+		}
+		if (last || page_count == 0)
+			break;
+		after_seq = page[page_count - 1].seq;
+	}
+	return 0;
+}
+
+static bool load_recorded(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, struct bytes *bytes)
+{
+	const struct replaying *replaying = context;
+	struct error error;
+
+	return reader_content(replaying->reader, arena, content_id, digest, replaying->id, bytes, &error) == 0;
+}
+
+static int begin_replay(struct api_read *own, struct replaying *replaying, struct error *error)
+{
+	struct arena *arena = &own->kept;
+	struct problems problems;
+	struct bytes document;
+	struct store_run run;
+
+	if (reader_run(replaying->reader, arena, replaying->id, &run, error) != 0)
+		return error->code == ERR_NOT_FOUND ? error_set(error, ERR_NOT_FOUND, "there is no run %s", replaying->id) : (int)error->code;
+	replaying->until = run.seq_last;
+	if (reader_definition_document(replaying->reader, arena, &run.definition, &document, &replaying->source, error) != 0)
+		return error->code;
+	if (!replaying->source.data)
+		replaying->source = document;
+	problems_init(&problems);
+	struct json *parsed = json_parse(arena, document, JSON_STORED, NULL, error);
+	replaying->definition = parsed ? definition_load_json(parsed, &problems) : NULL;
+	if (!replaying->definition && error->code == ERR_NONE)
+		error_set(error, ERR_CORRUPT, "run %s: its definition cannot be read: %s", replaying->id, problems.count > 0 ? problems.items[0].message : "refused");
+	problems_close(&problems);
+	if (!replaying->definition)
+		return error->code;
+	const struct decide_context context = {.origin = store_origin(own->daemon->store), .daemon_version = REPRISE_VERSION, .values = {.get = no_value}};
+	const struct replay_source source = {read_recorded, load_recorded, replaying};
+	replaying->replay = replay_begin(arena, replaying->definition, &context, &source, &replaying->result);
+	return 0;
+}
+
 static void replay_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
-	const char *id = own->args;
-	struct arena *arena = &read->arena;
-	struct entry *entries;
-	struct digest digest;
-	struct bytes document, source;
-	struct store_run run;
-	struct problems problems;
-	struct replay_result result = {0};
-	struct json *json = json_object(arena);
-	size_t count;
+	struct replaying *replaying = own->args;
+	uint64_t begin_us = clock_now_us();
+	bool done = false;
 
-	if (reader_run(reader, arena, id, &run, &read->error) != 0) {
-		if (read->error.code == ERR_NOT_FOUND)
-			error_set(&read->error, ERR_NOT_FOUND, "there is no run %s", id);
+	replaying->reader = reader;
+	if (!replaying->replay && begin_replay(own, replaying, &read->error) != 0)
 		return;
+	while (!done) {
+		if (clock_now_us() - begin_us > API_READ_SLICE_MS * 1000) {
+			own->again = true;
+			return;
+		}
+		if (replay_step(replaying->replay, &done, &read->error) != 0)
+			return;
 	}
-	if (read_entries(reader, arena, id, CONTENT_MAX, &entries, &count, &read->error) != 0)
-		return;
-	if (count == 0 || !json_get_digest(entries[0].data, "definition", &digest)) {
-		error_set(&read->error, ERR_CORRUPT, "run %s: its first entry names no definition", id);
-		return;
-	}
-	if (reader_definition_document(reader, arena, &digest, &document, &source, &read->error) != 0)
-		return;
-	problems_init(&problems);
-	struct json *parsed = json_parse(arena, document, JSON_STORED, NULL, &read->error);
-	struct definition *definition = parsed ? definition_load_json(parsed, &problems) : NULL;
-	if (!definition) {
-		if (read->error.code == ERR_NONE)
-			error_set(&read->error, ERR_CORRUPT, "run %s: its definition cannot be read: %s", id, problems.count > 0 ? problems.items[0].message : "refused");
-		problems_close(&problems);
-		return;
-	}
-	struct decide_context context = {.origin = store_origin(own->daemon->store), .daemon_version = REPRISE_VERSION, .values = {.get = no_value}};
-	if (replay_run(arena, entries, count, definition, &context, &result, &read->error) == 0) {
-		json_set_text(arena, json, "run", id);
-		json_set_boolean(arena, json, "equal", result.equal);
-		json_set_number(arena, json, "entries", (double)result.entries);
-		json_set(arena, json, "difference", json_null(arena));
-		if (!result.equal)
-			add_difference(arena, json, &result, source.data ? source : document);
-		api_print(own, json);
-	}
-	definition_free(definition);
-	problems_close(&problems);
+	struct json *json = json_object(&own->kept);
+	json_set_text(&own->kept, json, "run", replaying->id);
+	json_set_boolean(&own->kept, json, "equal", replaying->result.equal);
+	json_set_number(&own->kept, json, "entries", (double)replaying->result.entries);
+	json_set(&own->kept, json, "difference", json_null(&own->kept));
+	if (!replaying->result.equal)
+		add_difference(&own->kept, json, &replaying->result, replaying->source);
+	api_print(own, json);
+}
+
+static void on_replayed(struct api_read *own)
+{
+	struct replaying *replaying = own->args;
+
+	if (replaying->replay)
+		replay_end(replaying->replay);
+	if (replaying->definition)
+		definition_free(replaying->definition);
+	api_answer_read(own);
 }
 
 void api_replay_run(struct daemon *daemon, struct request *request, const char *const *parameters)
 {
+	struct replaying *replaying = arena_zero(&request->arena, sizeof *replaying);
+
+	replaying->id = parameters[0];
 	if (check_id(request, parameters[0]) && api_body_object(request, ""))
-		api_read(daemon, request, replay_work, (void *)parameters[0], NULL);
+		api_read(daemon, request, replay_work, replaying, on_replayed);
 }

@@ -979,10 +979,11 @@ static void add_snapshot(struct run *run)
 
 	live->append.snapshot = (struct bytes){0};
 	live->append.snapshot_run = run->id;
-	live->append.forget_snapshot = false;
+	bool ends = false;
 	for (size_t i = 0; i < live->decision.effect_count; i++)
-		live->append.forget_snapshot |= live->has_snapshot && live->decision.effects[i].kind == EFFECT_RUN_ENDED;
-	if (live->append.forget_snapshot || live->state.entry_count < live->snapshot_entries + apart)
+		ends |= live->decision.effects[i].kind == EFFECT_RUN_ENDED;
+	live->append.forget_snapshot = ends && live->has_snapshot;
+	if (ends || live->state.entry_count < live->snapshot_entries + apart)
 		return;
 	buffer_clear(&live->snapshot);
 	print_snapshot(live, &live->snapshot);

@@ -368,6 +368,28 @@ static int find_content(struct connection *connection, const char *sql, const st
 	return 0;
 }
 
+static const char get_size_sql[] = "SELECT size FROM content WHERE id = ?1";
+
+int reader_content_size(struct store_reader *reader, uint64_t id, uint64_t *size, struct error *error)
+{
+	ERROR_BEGIN(error);
+	sqlite3_stmt *statement = statement_take(&reader->connection, get_size_sql, error);
+	int step;
+
+	*size = 0;
+	if (statement == NULL)
+		return error->code;
+	bind_number(statement, 1, id);
+	step = statement_step(&reader->connection, statement, error);
+	if (step < 0)
+		return error->code;
+	if (step == 0)
+		return error_set(error, ERR_NOT_FOUND, "there is no content %llu", (unsigned long long)id);
+	*size = column_number(statement, 0);
+	statement_end(statement);
+	return 0;
+}
+
 int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id, const struct digest *digest, const char *run_id,
 		   struct bytes *bytes, struct error *error)
 {

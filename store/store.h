@@ -177,6 +177,8 @@ int reader_entry(struct store_reader *reader, struct arena *arena, const struct 
 int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id, const struct digest *digest, const char *run_id,
 		   struct bytes *bytes, struct error *error);
 
+int reader_content_size(struct store_reader *reader, uint64_t id, uint64_t *size, struct error *error); /* by place */
+
 struct store_definition {
 	uint64_t seq;
 	const char *namespace, *name, *version;

@@ -11,34 +11,72 @@
 #include "workflow/base/time.h"
 #include "workflow/value_index.h"
 
-struct replaying {
-	struct arena *arena;
-	const struct entry *entries;
+enum {
+	WINDOW_ENTRIES = 1024, /* that are at hand at once; more while one decision has more */
+	WINDOW_AHEAD = 300, /* fewer than these behind the decision at hand: the next ones are read */
+	WINDOW_ENTRIES_MAX = 1 << 18,
+};
+_Static_assert((int)WINDOW_AHEAD > (int)DECISION_ENTRIES_MAX, "most decisions are whole in a window");
+
+struct replay {
+	struct arena *arena; /* of one decision: `scratch` */
+	const struct entry *entries; /* the window: those of the decision at hand and some that follow */
 	size_t count;
 	const struct definition *definition;
-	const struct decide_context *context;
+	struct decide_context context;
 	struct replay_result *result;
 	struct state state;
-	struct value_index values;
+	struct value_index values; /* of the window */
 	size_t at; /* the first entry of the decision at hand */
+	/* Where the window comes from. */
+	struct replay_source source;
+	struct arena *result_arena, scratch, window;
+	size_t window_size;
+	uint64_t seq_last; /* of what was decided */
+	bool more; /* there are entries behind the window */
+	bool too_short; /* the decision at hand goes on behind the window */
+	/* A large value that is looked into again and again, like the array of a loop. */
+	struct {
+		struct arena arena;
+		struct digest digest;
+		const struct json *json;
+		bool in_use; /* by the decision at hand */
+	} large;
 };
 
-static struct bytes bytes_of(const struct replaying *r, const struct digest *digest)
+/* Where the window's entry is that brings the value. */
+static uint64_t find_place(const struct replay *r, const struct digest *digest)
+{
+	for (size_t i = 0; i < r->count; i++)
+		for (size_t v = 0; v < r->entries[i].value_count; v++)
+			if (digest_equal(&r->entries[i].values[v].digest, digest))
+				return CONTENT_ID(r->entries[i].seq, v);
+	return 0;
+}
+
+static struct bytes bytes_of(const struct replay *r, const struct digest *digest)
 {
 	const struct entry_value *value = value_index_find(&r->values, digest);
+	const struct value *known = value ? NULL : state_find_value(&r->state, digest); /* an entry that does not bring it knew it */
+	struct bytes bytes = value ? value->bytes : known ? known->bytes : (struct bytes){0};
+	uint64_t place = known ? known->content_id : 0;
 
-	return value ? value->bytes : (struct bytes){0};
+	if (bytes.data || !r->source.load)
+		return bytes;
+	if (!place)
+		place = find_place(r, digest);
+	return place && r->source.load(r->source.context, r->arena, place, digest, &bytes) ? bytes : (struct bytes){0};
 }
 
 /* The value that data[name] names, among all of the run. */
-static struct bytes find_value(const struct replaying *r, const struct json *data, const char *name)
+static struct bytes find_value(const struct replay *r, const struct json *data, const char *name)
 {
 	struct digest digest;
 
 	return json_get_digest(data, name, &digest) ? bytes_of(r, &digest) : (struct bytes){0};
 }
 
-static const struct json *find_json(const struct replaying *r, const struct json *data, const char *name)
+static const struct json *find_json(const struct replay *r, const struct json *data, const char *name)
 {
 	struct bytes bytes = find_value(r, data, name);
 
@@ -48,16 +86,27 @@ static const struct json *find_json(const struct replaying *r, const struct json
 /* Values for decide: by digest, among all of the run. */
 static const struct json *source_get(void *context, const struct digest *digest)
 {
-	const struct replaying *r = context;
-	struct bytes bytes = bytes_of(r, digest);
+	struct replay *r = context;
+	bool is_large = r->large.json && digest_equal(&r->large.digest, digest);
 
+	r->large.in_use |= is_large;
+	if (is_large)
+		return r->large.json;
+	struct bytes bytes = bytes_of(r, digest);
+	if (bytes.data && bytes.len > VALUE_INLINE_MAX && !r->large.in_use) {
+		arena_close(&r->large.arena);
+		r->large.digest = *digest;
+		r->large.json = json_parse(&r->large.arena, bytes, JSON_STORED, NULL, NULL);
+		r->large.in_use = r->large.json != NULL;
+		return r->large.json;
+	}
 	return bytes.data ? json_parse(r->arena, bytes, JSON_STORED, NULL, NULL) : NULL;
 }
 
 /* Results of evaluations: those that the entry carries which the decision comes to next. */
 static const struct json *recorded_get(void *context, size_t entry, size_t index)
 {
-	const struct replaying *r = context;
+	const struct replay *r = context;
 
 	if (r->at + entry >= r->count)
 		return NULL;
@@ -73,7 +122,7 @@ static const struct json *recorded_get(void *context, size_t entry, size_t index
 
 /* How many entries, from `at` on, may come of one decision: all have the time of its trigger. Where evaluations took many rounds, it
  * stopped before its usual limit; what follows later was decided later. */
-static size_t entries_of_one_time(const struct replaying *r, size_t at)
+static size_t entries_of_one_time(const struct replay *r, size_t at)
 {
 	size_t count = 1;
 
@@ -82,7 +131,7 @@ static size_t entries_of_one_time(const struct replaying *r, size_t at)
 	return at + count < r->count ? count : SIZE_MAX;
 }
 
-static const char *text_of(const struct replaying *r, const struct entry *entry)
+static const char *text_of(const struct replay *r, const struct entry *entry)
 {
 	struct json *json = json_object(r->arena);
 
@@ -90,11 +139,11 @@ static const char *text_of(const struct replaying *r, const struct entry *entry)
 		return NULL;
 	json_set_text(r->arena, json, "kind", entry_kind_name(entry->kind));
 	json_set(r->arena, json, "data", entry->data);
-	return (const char *)json_print_arena(json, r->arena).data;
+	return (const char *)json_print_arena(json, r->result_arena).data;
 }
 
 /* What decide says and what was recorded, without what the writer adds when it signs. */
-static bool same(const struct replaying *r, const struct entry *expected, const struct entry *got)
+static bool same(const struct replay *r, const struct entry *expected, const struct entry *got)
 {
 	static const char *const by_writer[] = {"pae", "signatures"};
 
@@ -117,7 +166,7 @@ static bool same(const struct replaying *r, const struct entry *expected, const 
 	return json_equal(a, b);
 }
 
-static void differs(struct replaying *r, const struct entry *expected, const struct entry *got, const char *why)
+static void differs(struct replay *r, const struct entry *expected, const struct entry *got, const char *why)
 {
 	struct step_id id;
 	const char *step = json_get_text(expected ? expected->data : got->data, "stepId");
@@ -126,12 +175,12 @@ static void differs(struct replaying *r, const struct entry *expected, const str
 	r->result->seq = expected ? expected->seq : r->entries[r->count - 1].seq + 1;
 	r->result->expected = text_of(r, expected);
 	r->result->got = text_of(r, got);
-	r->result->reference = step && step_id_parse(r->arena, step, &id) ? id.reference : NULL;
+	r->result->reference = step && step_id_parse(r->result_arena, step, &id) ? id.reference : NULL;
 	r->result->why = why;
 }
 
 /* How the attempt whose end is recorded at `at` ended: rebuilt from the entries that the decision made of it. */
-static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *trigger, struct outcome *outcome)
+static size_t attempt_outcome(struct replay *r, size_t at, struct trigger *trigger, struct outcome *outcome)
 {
 	const struct entry *entry = &r->entries[at];
 	const char *step = json_get_text(entry->data, "stepId");
@@ -235,11 +284,12 @@ static size_t attempt_outcome(struct replaying *r, size_t at, struct trigger *tr
 }
 
 /* What is cancelled first: all of the run, at whose end that stands; else the losers of a fork, whose winner an earlier decision has. */
-static void read_cancel(const struct replaying *r, size_t at, struct trigger *trigger)
+static void read_cancel(struct replay *r, size_t at, struct trigger *trigger)
 {
 	while (at < r->count && r->entries[at].kind == ENTRY_TASK_CANCELLED)
 		at++;
 	trigger->kind = TRIGGER_CONTINUE;
+	r->too_short |= at == r->count && r->more;
 	if (at == r->count || (r->entries[at].kind != ENTRY_RUN_CANCELLED && r->entries[at].kind != ENTRY_RUN_KILLED))
 		return;
 	trigger->kind = TRIGGER_CANCEL;
@@ -250,7 +300,7 @@ static void read_cancel(const struct replaying *r, size_t at, struct trigger *tr
 }
 
 /* The trigger of the decision that begins at entry `at`. False: no decision begins like that. */
-static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger, struct outcome *outcome)
+static bool read_trigger(struct replay *r, size_t at, struct trigger *trigger, struct outcome *outcome)
 {
 	const struct entry *entry = &r->entries[at];
 
@@ -295,58 +345,138 @@ static bool read_trigger(struct replaying *r, size_t at, struct trigger *trigger
 	}
 }
 
+static struct replay *new_replay(struct arena *arena, const struct definition *definition, const struct decide_context *context, struct replay_result *result)
+{
+	struct replay *r = arena_zero(arena, sizeof *r);
+
+	*result = (struct replay_result){.equal = true};
+	arena_init(&r->scratch);
+	arena_init(&r->window);
+	arena_init(&r->large.arena);
+	r->arena = &r->scratch;
+	r->result_arena = arena;
+	r->definition = definition;
+	r->result = result;
+	r->context = *context;
+	r->context.values = (struct value_source){source_get, r};
+	r->context.recorded = (struct result_source){recorded_get, r};
+	/* A decision that was cut after many evaluations may go on here, and in another order than the next one did: what it lacks then is not
+	 * this one's any more, and only entries of its time are compared. */
+	r->context.settle = true;
+	state_init(&r->state, definition);
+	return r;
+}
+
+struct replay *replay_begin(struct arena *arena, const struct definition *definition, const struct decide_context *context, const struct replay_source *source,
+			    struct replay_result *result)
+{
+	struct replay *r = new_replay(arena, definition, context, result);
+
+	r->source = *source;
+	r->window_size = WINDOW_ENTRIES;
+	r->more = true;
+	return r;
+}
+
+void replay_end(struct replay *r)
+{
+	state_close(&r->state);
+	arena_close(&r->scratch);
+	arena_close(&r->window);
+	arena_close(&r->large.arena);
+}
+
+static int move_window(struct replay *r, struct error *error)
+{
+	struct entry *entries;
+
+	arena_close(&r->window);
+	r->at = 0;
+	r->count = 0;
+	if (r->source.read(r->source.context, &r->window, r->seq_last, r->window_size, &entries, &r->count, error) != 0)
+		return error->code;
+	r->entries = entries;
+	r->more = r->count == r->window_size;
+	value_index_make(&r->values, &r->window, r->entries, r->count);
+	return 0;
+}
+
+/* Decide what the entries at hand came of, and compare. */
+static int decide_again(struct replay *r, struct error *error)
+{
+	struct replay_result *result = r->result;
+	struct trigger trigger;
+	struct outcome outcome;
+	struct decision decision;
+	size_t made = 0, at = r->at, most = entries_of_one_time(r, at);
+
+	decision_init(&decision);
+	bool is_read = read_trigger(r, at, &trigger, &outcome);
+	if (is_read)
+		workflow_decide(&r->state, &trigger, 1, &r->context, &decision);
+	r->too_short |= r->more && at + decision.entry_count + 1 >= r->count;
+	if (r->too_short)
+		goto end;
+	if (!is_read)
+		differs(r, &r->entries[at], NULL, "a value of this entry is missing from the journal");
+	else if (decision.need_count > 0)
+		differs(r, &r->entries[at], NULL, "a value that this decision needs is missing from the journal");
+	else if (decision.entry_count == 0)
+		differs(r, &r->entries[at], NULL, "nothing is decided here any more");
+	for (; made < decision.entry_count && made < most && result->equal; made++) {
+		if (at + made >= r->count)
+			differs(r, NULL, &decision.entries[made], "the journal ends before this entry");
+		else if (!same(r, &r->entries[at + made], &decision.entries[made]))
+			differs(r, &r->entries[at + made], &decision.entries[made], "another entry is decided");
+	}
+	if (!result->equal)
+		goto end;
+	for (size_t i = 0; i < made && error->code == ERR_NONE; i++)
+		workflow_apply(&r->state, &r->entries[at + i], error);
+	result->entries += made;
+	r->seq_last = r->entries[at + made - 1].seq;
+	r->at += made;
+end:
+	decision_close(&decision);
+	arena_close(&r->scratch);
+	r->large.in_use = false;
+	return error->code;
+}
+
+int replay_step(struct replay *r, bool *done, struct error *error)
+{
+	*done = true;
+	*error = (struct error){0};
+	if (r->more && r->count - r->at < WINDOW_AHEAD && move_window(r, error) != 0)
+		return error->code;
+	if (r->seq_last == 0 && r->result->entries == 0 && (r->count == 0 || r->entries[0].kind != ENTRY_RUN_CREATED))
+		return error_set(error, ERR_CORRUPT, "its first entry is not run.created");
+	if (r->at == r->count)
+		return 0;
+	while (decide_again(r, error) == 0 && r->too_short) {
+		r->too_short = false;
+		if (r->window_size >= WINDOW_ENTRIES_MAX)
+			return error_set(error, ERR_TOO_LARGE, "a decision of more than %d entries", WINDOW_ENTRIES_MAX);
+		r->window_size *= 4;
+		if (move_window(r, error) != 0)
+			return error->code;
+	}
+	r->window_size = WINDOW_ENTRIES;
+	*done = error->code != ERR_NONE || !r->result->equal || (r->at == r->count && !r->more);
+	return error->code;
+}
+
 int replay_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition,
 	       const struct decide_context *context, struct replay_result *result, struct error *error)
 {
-	struct replaying r = {.arena = arena, .entries = entries, .count = count, .definition = definition, .context = context, .result = result};
-	struct decide_context replayed = *context;
+	struct replay *r = new_replay(arena, definition, context, result);
+	bool done = false;
 
-	*result = (struct replay_result){.equal = true};
-	if (count == 0 || entries[0].kind != ENTRY_RUN_CREATED)
-		return error_set(error, ERR_CORRUPT, "its first entry is not run.created");
-	replayed.values = (struct value_source){source_get, &r};
-	replayed.recorded = (struct result_source){recorded_get, &r};
-	/* A decision that was cut after many evaluations may go on here, and in another order than the next one did: what it lacks then is not
-	 * this one's any more, and only entries of its time are compared. */
-	replayed.settle = true;
-	value_index_make(&r.values, arena, entries, count);
-	state_init(&r.state, definition);
-	for (size_t at = 0; at < count && result->equal;) {
-		struct trigger trigger;
-		struct outcome outcome;
-		struct decision decision;
-		size_t made, most = entries_of_one_time(&r, at);
-
-		r.at = at;
-		decision_init(&decision);
-		if (!read_trigger(&r, at, &trigger, &outcome)) {
-			differs(&r, &entries[at], NULL, "a value of this entry is missing from the journal");
-			decision_close(&decision);
-			break;
-		}
-		workflow_decide(&r.state, &trigger, 1, &replayed, &decision);
-		if (decision.need_count > 0)
-			differs(&r, &entries[at], NULL, "a value that this decision needs is missing from the journal");
-		else if (decision.entry_count == 0)
-			differs(&r, &entries[at], NULL, "nothing is decided here any more");
-		for (made = 0; made < decision.entry_count && made < most && result->equal; made++) {
-			if (at + made >= count)
-				differs(&r, NULL, &decision.entries[made], "the journal ends before this entry");
-			else if (!same(&r, &entries[at + made], &decision.entries[made]))
-				differs(&r, &entries[at + made], &decision.entries[made], "another entry is decided");
-		}
-		if (result->equal) {
-			for (size_t i = 0; i < made; i++)
-				if (workflow_apply(&r.state, &entries[at + i], error) != 0) {
-					decision_close(&decision);
-					state_close(&r.state);
-					return error->code;
-				}
-			result->entries += made;
-			at += made;
-		}
-		decision_close(&decision);
-	}
-	state_close(&r.state);
-	return 0;
+	r->entries = entries;
+	r->count = count;
+	value_index_make(&r->values, &r->window, entries, count);
+	while (!done && replay_step(r, &done, error) == 0)
+		continue;
+	replay_end(r);
+	return error->code;
 }

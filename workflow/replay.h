@@ -21,3 +21,19 @@ struct replay_result {
 /* entries: all of the run with all values. ERR_CORRUPT when they do not even begin like a run. */
 int replay_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition,
 	       const struct decide_context *context, struct replay_result *result, struct error *error);
+
+/* A run of any length, which is read as it is decided. */
+struct replay_source {
+	/* Entries of the run behind this one, at most `limit`, fewer only at its end, with their small values. */
+	int (*read)(void *context, struct arena *arena, uint64_t after_seq, size_t limit, struct entry **entries, size_t *count, struct error *error);
+	/* A value by place. False: it is not there any more. */
+	bool (*load)(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, struct bytes *bytes);
+	void *context;
+};
+struct replay;
+/* The result's texts come to lie in the arena, which is to outlive the replay, as are definition and context. */
+struct replay *replay_begin(struct arena *arena, const struct definition *definition, const struct decide_context *context, const struct replay_source *source,
+			    struct replay_result *result);
+/* One decision. *done: that was the last one, or a difference is found. */
+int replay_step(struct replay *replay, bool *done, struct error *error);
+void replay_end(struct replay *replay);

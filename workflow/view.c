@@ -185,52 +185,143 @@ static void set_time(struct arena *arena, struct json *object, const char *name,
 	json_set_text(arena, object, name, text);
 }
 
-/* A task of the document, by its step id. json NULL: it is past VIEW_TASKS_MAX. */
+/* A text that is filled again and again. */
+struct slate {
+	char *text;
+	size_t cap;
+};
+
+static void write_slate(struct arena *arena, struct slate *slate, const char *text)
+{
+	size_t len = strlen(text) + 1;
+
+	if (len > slate->cap) {
+		slate->cap = len * 2;
+		slate->text = arena_alloc(arena, slate->cap);
+	}
+	memcpy(slate->text, text, len);
+}
+
+/* A task of the document, by its step id. json NULL: it is not on this page, and forgotten when it ends. */
 struct task_view {
-	const char *step;
+	struct slate step;
 	struct json *json;
 	struct task_view *next;
 };
 
-enum { INPUTS_SHOWN = 16 };
+/* Where a value was brought, by the beginning of its digest: 0 is free. */
+struct place {
+	uint64_t key, content_id;
+};
 
-struct viewing {
+/* A step that waits for a timer, a child or an event, since when. */
+struct wait_view {
+	struct slate step;
+	bool waits;
+	int64_t since_ms; /* 0: a listen that is busy with an event; it waits again when that one's foreach is through */
+	struct wait_view *next;
+};
+
+enum { INPUTS_SHOWN = 16, PLACES_MIN = 256 };
+
+struct view {
 	struct arena *arena;
-	struct value_index values;
+	struct view_source source;
 	const struct definition *definition;
+	const char *origin;
+	unsigned include;
+	struct arena page; /* of what is needed while a page is looked through */
+	struct value_index values; /* of the page */
+	struct place *places; /* of earlier ones; owned */
+	size_t place_count, place_slots;
 	struct json *tasks;
 	uint64_t tasks_after; /* those that began at it or before are on earlier pages */
 	size_t tasks_max, tasks_left_out;
 	/* Large inputs that were shown in full lately: all iterations of a loop have the same one. */
 	struct digest shown[INPUTS_SHOWN];
 	size_t shown_count;
-	struct task_view *slots[1024];
+	struct task_view *slots[1024], *spare;
+	/* of the run itself */
+	struct json *run, *facts, *events, *sum;
+	struct interval_set active, queued;
+	struct wait_view *waits;
+	const struct json *record;
+	const char *status;
+	int64_t created_ms, last_ms, ended_ms;
 };
 
+static uint64_t place_key(const struct digest *digest)
+{
+	uint64_t key;
+
+	memcpy(&key, digest->bytes, sizeof key);
+	return key ? key : 1;
+}
+
+static struct place *find_place(const struct view *v, uint64_t key)
+{
+	for (size_t slot = key & (v->place_slots - 1);; slot = (slot + 1) & (v->place_slots - 1))
+		if (v->places[slot].key == 0 || v->places[slot].key == key)
+			return &v->places[slot];
+}
+
+static void add_place(struct view *v, const struct digest *digest, uint64_t content_id)
+{
+	if (v->place_count * 2 >= v->place_slots) {
+		struct place *old = v->places;
+		size_t old_slots = v->place_slots;
+		v->place_slots = old_slots ? old_slots * 2 : PLACES_MIN;
+		v->places = memory_zero(v->place_slots * sizeof *v->places);
+		for (size_t i = 0; i < old_slots; i++)
+			if (old[i].key)
+				*find_place(v, old[i].key) = old[i];
+		free(old);
+	}
+	struct place *place = find_place(v, place_key(digest));
+	v->place_count += place->key == 0;
+	*place = (struct place){place_key(digest), content_id};
+}
+
+static bool load_value(const struct view *v, struct arena *arena, const struct digest *digest, bool whole, struct bytes *bytes)
+{
+	if (!v->source.load || v->place_slots == 0)
+		return false;
+	const struct place *place = find_place(v, place_key(digest));
+	return place->key != 0 && v->source.load(v->source.context, arena, place->content_id, digest, whole, bytes);
+}
+
 /* The value that data[name] names, whichever entry brought it. */
-static struct json *value_of(const struct viewing *v, const struct json *data, const char *name)
+static struct json *value_in(const struct view *v, struct arena *arena, const struct json *data, const char *name, bool whole)
 {
 	struct digest digest;
 	char text[DIGEST_TEXT_LEN + 1];
+	struct bytes bytes = {0};
 
 	if (!json_get_digest(data, name, &digest))
 		return NULL;
 	const struct entry_value *value = value_index_find(&v->values, &digest);
-	if (value && value->bytes.data) {
-		struct json *json = json_parse(v->arena, value->bytes, JSON_STORED, NULL, NULL);
+	if (value)
+		bytes = value->bytes;
+	if (bytes.data || load_value(v, arena, &digest, whole, &bytes)) {
+		struct json *json = json_parse(arena, bytes, JSON_STORED, NULL, NULL);
 		if (json)
 			return json;
 	}
-	struct json *stub = json_object(v->arena);
+	struct json *stub = json_object(arena);
 	digest_text(&digest, text);
-	json_set_text(v->arena, stub, "digest", text);
+	json_set_text(arena, stub, "digest", text);
 	if (value)
-		json_set_number(v->arena, stub, "size", (double)value->size);
+		json_set_number(arena, stub, "size", (double)value->size);
 	return stub;
 }
 
+static struct json *value_of(const struct view *v, const struct json *data, const char *name)
+{
+	return value_in(v, v->arena, data, name, false);
+}
+
 /* A task's input: in full, but a large one only once; then by its digest. A loop of n iterations over n items would be quadratic. */
-static struct json *input_of(struct viewing *v, const struct json *data)
+static struct json *input_of(struct view *v, const struct json *data)
 {
 	struct digest digest;
 
@@ -252,29 +343,55 @@ static struct json *input_of(struct viewing *v, const struct json *data)
 	return value_of(v, data, "input");
 }
 
-static struct json *view_task(struct viewing *v, const struct entry *entry)
+static struct task_view **find_task(struct view *v, const char *step)
+{
+	uint64_t hash = 1469598103934665603u;
+
+	for (const char *c = step; *c; c++)
+		hash = (hash ^ (uint8_t)*c) * 1099511628211u;
+	struct task_view **link = &v->slots[(hash ^ hash >> 32) % COUNT_OF(v->slots)];
+	while (*link && strcmp((*link)->step.text, step) != 0)
+		link = &(*link)->next;
+	return link;
+}
+
+static bool ends_task(const struct entry *entry)
+{
+	return entry->kind == ENTRY_TASK_COMPLETED || entry->kind == ENTRY_TASK_FAULTED || entry->kind == ENTRY_TASK_CANCELLED || entry->kind == ENTRY_TASK_SKIPPED;
+}
+
+static struct json *view_task(struct view *v, const struct entry *entry)
 {
 	const char *step = json_get_text(entry->data, "stepId");
 	struct step_id id;
 
-	if (!step || !step_id_parse(v->arena, step, &id))
+	if (!step || !step_id_parse(&v->page, step, &id))
 		return NULL;
-	uint64_t hash = 1469598103934665603u;
-	for (const char *c = step; *c; c++)
-		hash = (hash ^ (uint8_t)*c) * 1099511628211u;
-	struct task_view **slot = &v->slots[(hash ^ hash >> 32) % COUNT_OF(v->slots)];
-	for (const struct task_view *known = *slot; known; known = known->next)
-		if (strcmp(known->step, step) == 0)
-			return known->json;
-	struct task_view *view = arena_zero(v->arena, sizeof *view);
-	*view = (struct task_view){.step = step, .next = *slot};
-	*slot = view;
-	if (v->tasks_after && entry->seq <= v->tasks_after)
-		return NULL;
-	if (json_count(v->tasks) >= v->tasks_max) {
-		v->tasks_left_out++;
-		return NULL;
+	struct task_view **link = find_task(v, step), *view = *link;
+	if (view) {
+		struct json *known = view->json;
+		if (!known && ends_task(entry)) { /* nothing follows: there may be very many of these */
+			*link = view->next;
+			view->next = v->spare;
+			v->spare = view;
+		}
+		return known;
 	}
+	bool earlier = v->tasks_after && entry->seq <= v->tasks_after, left_out = !earlier && json_count(v->tasks) >= v->tasks_max;
+	v->tasks_left_out += left_out;
+	if ((earlier || left_out) && ends_task(entry))
+		return NULL;
+	view = v->spare;
+	if (view)
+		v->spare = view->next;
+	else
+		view = arena_zero(v->arena, sizeof *view);
+	write_slate(v->arena, &view->step, step);
+	view->json = NULL;
+	view->next = NULL;
+	*link = view;
+	if (earlier || left_out)
+		return NULL;
 
 	struct json *task = json_object(v->arena), *iteration = json_array(v->arena);
 	const struct task *defined = v->definition ? definition_find_task(v->definition, id.reference) : NULL;
@@ -295,7 +412,7 @@ static struct json *view_task(struct viewing *v, const struct entry *entry)
 	return task;
 }
 
-static void end_task(struct viewing *v, struct json *task, const struct entry *entry, const char *status)
+static void end_task(struct view *v, struct json *task, const struct entry *entry, const char *status)
 {
 	json_set_text(v->arena, task, "status", status);
 	json_set_number(v->arena, task, "endSeq", (double)entry->seq);
@@ -308,7 +425,7 @@ static void end_task(struct viewing *v, struct json *task, const struct entry *e
 		json_set(v->arena, task, "error", error);
 }
 
-static void add_task_entry(struct viewing *v, const struct entry *entry)
+static void add_task_entry(struct view *v, const struct entry *entry)
 {
 	struct json *task = view_task(v, entry);
 
@@ -320,7 +437,7 @@ static void add_task_entry(struct viewing *v, const struct entry *entry)
 		if (input)
 			json_set(v->arena, task, "input", input);
 		if (json_get(entry->data, "items"))
-			json_set(v->arena, task, "items", json_get(entry->data, "items"));
+			json_set(v->arena, task, "items", json_copy(v->arena, json_get(entry->data, "items")));
 		if (json_get_text(entry->data, "due")) {
 			json_set_text(v->arena, task, "status", "waiting");
 			json_set_text(v->arena, task, "until", json_get_text(entry->data, "due"));
@@ -380,31 +497,6 @@ static bool tells_of_task(const struct entry *entry)
 	return json_get(entry->data, "stepId") && entry->kind != ENTRY_FACT_RECORDED;
 }
 
-struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, uint64_t after, size_t limit)
-{
-	struct viewing *v = arena_zero(arena, sizeof *v);
-	struct json *page = json_object(arena);
-
-	CHECK(limit > 0 && limit <= VIEW_TASKS_MAX);
-	*v = (struct viewing){.arena = arena, .definition = definition, .tasks = json_array(arena), .tasks_after = after, .tasks_max = limit};
-	value_index_make(&v->values, arena, entries, count);
-	for (size_t i = 0; i < count; i++)
-		if (tells_of_task(&entries[i]))
-			add_task_entry(v, &entries[i]);
-	size_t shown = json_count(v->tasks);
-	json_set_number(arena, page, "next", shown > 0 ? json_get_number(json_at(v->tasks, shown - 1), "startSeq", 0) : (double)after);
-	json_set_number(arena, page, "left", (double)v->tasks_left_out);
-	json_set(arena, page, "tasks", v->tasks);
-	return page;
-}
-
-/* A step that waits for a timer, a child or an event, since when. */
-struct wait_view {
-	const char *step; /* NULL: over */
-	int64_t since_ms; /* 0: a listen that is busy with an event; it waits again when that one's foreach is through */
-	struct wait_view *next;
-};
-
 /* "/do/0/a/foreach#3.0@1" is what "/do/0/a#3@2" does with its event 0. */
 static bool is_foreach_of(struct arena *arena, const char *foreach, const char *step)
 {
@@ -420,39 +512,40 @@ static bool is_foreach_of(struct arena *arena, const char *foreach, const char *
 
 /* Time in which a task waited for a timer, a child or an event alone is queued time: from the entry that says `due`, `awaits` or `since` to the next one of the step;
  * of a listen on to the one after that, and so on. */
-static void add_wait(struct arena *arena, struct wait_view **waits, const struct entry *entry, int64_t created_ms, struct interval_set *queued)
+static void add_wait(struct view *v, const struct entry *entry)
 {
 	const char *step = json_get_text(entry->data, "stepId");
 	struct wait_view *at, *spare = NULL;
 
 	if (!step)
 		return;
-	for (at = *waits; at && (!at->step || strcmp(at->step, step) != 0); at = at->next) {
-		if (!at->step)
+	for (at = v->waits; at && (!at->waits || strcmp(at->step.text, step) != 0); at = at->next) {
+		if (!at->waits)
 			spare = at;
-		else if (at->since_ms == 0 && (entry->kind == ENTRY_TASK_COMPLETED || entry->kind == ENTRY_TASK_SKIPPED) && is_foreach_of(arena, step, at->step))
+		else if (at->since_ms == 0 && (entry->kind == ENTRY_TASK_COMPLETED || entry->kind == ENTRY_TASK_SKIPPED) && is_foreach_of(&v->page, step, at->step.text))
 			at->since_ms = entry->time_ms;
 	}
 	if (at && json_get(entry->data, "timer") && strcmp(json_get_text(entry->data, "timer"), "attempt") == 0)
 		return;
 	if (at) {
 		if (at->since_ms != 0)
-			interval_add(queued, (at->since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
+			interval_add(&v->queued, (at->since_ms - v->created_ms) * 1000, (entry->time_ms - v->created_ms) * 1000);
 		if (entry->kind == ENTRY_EVENT_CONSUMED && !json_get_boolean(entry->data, "last", false)) {
 			at->since_ms = json_get(entry->data, "iteration") ? 0 : entry->time_ms;
 			return;
 		}
-		at->step = NULL;
+		at->waits = false;
 		spare = at;
 	}
 	if (!json_get(entry->data, "due") && !json_get(entry->data, "since") && !json_get_boolean(entry->data, "awaits", false))
 		return;
 	if (!spare) {
-		spare = arena_zero(arena, sizeof *spare);
-		spare->next = *waits;
-		*waits = spare;
+		spare = arena_zero(v->arena, sizeof *spare);
+		spare->next = v->waits;
+		v->waits = spare;
 	}
-	spare->step = step;
+	write_slate(v->arena, &spare->step, step);
+	spare->waits = true;
 	spare->since_ms = entry->time_ms;
 }
 
@@ -465,112 +558,211 @@ struct json *view_parent(struct arena *arena, const char *run, const char *step)
 	return parent;
 }
 
-struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin, unsigned include)
+static struct view *new_view(struct arena *arena, const struct definition *definition, const struct view_source *source)
 {
-	struct viewing *v = arena_zero(arena, sizeof *v);
-	struct json *run = json_object(arena), *facts = json_array(arena), *events = json_array(arena), *sum = json_object(arena);
-	struct interval_set active = {0}, queued = {0};
-	struct wait_view *waits = NULL;
-	const struct json *record = NULL;
-	const char *status = "pending";
-	int64_t ended_ms = 0;
+	struct view *v = arena_zero(arena, sizeof *v);
 
-	CHECK(count > 0 && entries[0].kind == ENTRY_RUN_CREATED);
-	*v = (struct viewing){.arena = arena, .definition = definition, .tasks = json_array(arena), .tasks_max = VIEW_TASKS_MAX};
-	value_index_make(&v->values, arena, entries, count);
+	*v = (struct view){.arena = arena, .definition = definition, .tasks = json_array(arena), .tasks_max = VIEW_TASKS_MAX, .status = "pending"};
+	if (source)
+		v->source = *source;
+	arena_init(&v->page);
+	return v;
+}
 
-	const struct json *created = entries[0].data;
+struct view *view_begin(struct arena *arena, const struct definition *definition, const char *origin, unsigned include, const struct view_source *source)
+{
+	struct view *v = new_view(arena, definition, source);
+
+	v->origin = origin;
+	v->include = include;
+	v->run = json_object(arena);
+	v->facts = json_array(arena);
+	v->events = json_array(arena);
+	v->sum = json_object(arena);
+	return v;
+}
+
+struct view *view_begin_tasks(struct arena *arena, const struct definition *definition, uint64_t after, size_t limit, const struct view_source *source)
+{
+	struct view *v = new_view(arena, definition, source);
+
+	CHECK(limit > 0 && limit <= VIEW_TASKS_MAX);
+	v->tasks_after = after;
+	v->tasks_max = limit;
+	v->include = VIEW_TASKS;
+	return v;
+}
+
+static void begin_run(struct view *v, const struct entry *entry)
+{
+	const struct json *created = entry->data, *parent = json_get(created, "parent");
+	struct json *workflow = json_copy(v->arena, json_get(created, "workflow"));
 	struct digest digest;
 	char text[DIGEST_TEXT_LEN + 1];
-	struct json *workflow = json_copy(arena, json_get(created, "workflow"));
+
+	CHECK(entry->kind == ENTRY_RUN_CREATED);
+	v->created_ms = entry->time_ms;
 	if (json_get_digest(created, "definition", &digest)) {
 		digest_text(&digest, text);
-		json_set_text(arena, workflow, "digest", text);
+		json_set_text(v->arena, workflow, "digest", text);
 	}
-	json_set_text(arena, run, "id", json_get_text(created, "runId"));
-	json_set(arena, run, "workflow", workflow);
-	if (json_get(created, "parent"))
-		json_set(arena, run, "parent", view_parent(arena, json_get_text(json_get(created, "parent"), "run"), json_get_text(json_get(created, "parent"), "step")));
-	json_set(arena, run, "error", json_null(arena));
-	set_time(arena, run, "createdAt", entries[0].time_ms);
-	set_time(arena, run, "startedAt", entries[0].time_ms);
-	if (include & VIEW_INPUT)
-		json_set(arena, run, "input", value_of(v, created, "input"));
-	if (include & VIEW_LABELS) {
-		struct json *labels = value_of(v, created, "labels");
-		json_set(arena, run, "labels", labels ? labels : json_object(arena));
+	json_set_text(v->arena, v->run, "id", json_get_text(created, "runId"));
+	json_set(v->arena, v->run, "workflow", workflow);
+	if (parent)
+		json_set(v->arena, v->run, "parent", view_parent(v->arena, json_get_text(parent, "run"), json_get_text(parent, "step")));
+	json_set(v->arena, v->run, "error", json_null(v->arena));
+	set_time(v->arena, v->run, "createdAt", entry->time_ms);
+	set_time(v->arena, v->run, "startedAt", entry->time_ms);
+	if (v->include & VIEW_INPUT)
+		json_set(v->arena, v->run, "input", value_in(v, v->arena, created, "input", true));
+	if (v->include & VIEW_LABELS) {
+		struct json *labels = value_in(v, v->arena, created, "labels", true);
+		json_set(v->arena, v->run, "labels", labels ? labels : json_object(v->arena));
 	}
+}
 
+static void add_run_entry(struct view *v, const struct entry *entry)
+{
+	struct digest digest;
+	char text[DIGEST_TEXT_LEN + 1];
+
+	switch (entry->kind) {
+	case ENTRY_RUN_CREATED:
+	case ENTRY_RUN_RESUMED:
+		v->status = "running";
+		break;
+	case ENTRY_RUN_SUSPENDED:
+		v->status = "suspended";
+		break;
+	case ENTRY_RUN_COMPLETED:
+	case ENTRY_RUN_FAULTED:
+	case ENTRY_RUN_CANCELLED:
+	case ENTRY_RUN_KILLED: {
+		v->ended_ms = entry->time_ms;
+		v->record = value_of(v, entry->data, "record");
+		v->status = entry->kind == ENTRY_RUN_COMPLETED ? "completed" : entry->kind == ENTRY_RUN_FAULTED ? "faulted" : "cancelled";
+		struct json *reason = value_of(v, entry->data, "reason");
+		if (entry->kind == ENTRY_RUN_KILLED)
+			json_set_text(v->arena, v->run, "reason", "killed");
+		else if (reason)
+			json_set(v->arena, v->run, "reason", reason);
+		if (entry->kind == ENTRY_RUN_FAULTED)
+			json_set(v->arena, v->run, "error", value_of(v, entry->data, "error"));
+		if (entry->kind == ENTRY_RUN_COMPLETED && (v->include & VIEW_OUTPUT))
+			json_set(v->arena, v->run, "output", value_in(v, v->arena, entry->data, "output", true));
+		break;
+	}
+	case ENTRY_FACT_RECORDED: {
+		const char *verdict = json_get_text(entry->data, "verdict");
+		if ((v->include & VIEW_FACTS) && verdict && strcmp(verdict, "PASSED") == 0 && json_get_digest(entry->data, "payload", &digest)) {
+			digest_hex(&digest, text);
+			json_add(v->arena, v->facts, json_text(v->arena, text));
+		}
+		break;
+	}
+	default:
+		break;
+	}
+	if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
+		view_add_record(v->arena, value_in(v, &v->page, entry->data, "record", false), &v->active, &v->queued, v->sum);
+	add_wait(v, entry);
+	if (v->include & VIEW_EVENTS) {
+		struct json *events = json_array(&v->page);
+		view_cloud_events(&v->page, entry, v->origin, events);
+		for (size_t i = 0; i < json_count(events); i++)
+			json_add(v->arena, v->events, json_copy(v->arena, json_at(events, i)));
+	}
+}
+
+void view_add(struct view *v, const struct entry *entries, size_t count)
+{
+	value_index_make(&v->values, &v->page, entries, count);
 	for (size_t i = 0; i < count; i++) {
 		const struct entry *entry = &entries[i];
-		switch (entry->kind) {
-		case ENTRY_RUN_CREATED:
-		case ENTRY_RUN_RESUMED:
-			status = "running";
-			break;
-		case ENTRY_RUN_SUSPENDED:
-			status = "suspended";
-			break;
-		case ENTRY_RUN_COMPLETED:
-		case ENTRY_RUN_FAULTED:
-		case ENTRY_RUN_CANCELLED:
-		case ENTRY_RUN_KILLED: {
-			ended_ms = entry->time_ms;
-			record = value_of(v, entry->data, "record");
-			status = entry->kind == ENTRY_RUN_COMPLETED ? "completed" : entry->kind == ENTRY_RUN_FAULTED ? "faulted" : "cancelled";
-			struct json *reason = value_of(v, entry->data, "reason");
-			if (entry->kind == ENTRY_RUN_KILLED)
-				json_set_text(arena, run, "reason", "killed");
-			else if (reason)
-				json_set(arena, run, "reason", reason);
-			if (entry->kind == ENTRY_RUN_FAULTED)
-				json_set(arena, run, "error", value_of(v, entry->data, "error"));
-			if (entry->kind == ENTRY_RUN_COMPLETED && (include & VIEW_OUTPUT))
-				json_set(arena, run, "output", value_of(v, entry->data, "output"));
-			break;
-		}
-		case ENTRY_FACT_RECORDED: {
-			const char *verdict = json_get_text(entry->data, "verdict");
-			if ((include & VIEW_FACTS) && verdict && strcmp(verdict, "PASSED") == 0 && json_get_digest(entry->data, "payload", &digest)) {
-				digest_hex(&digest, text);
-				json_add(arena, facts, json_text(arena, text));
-			}
-			break;
-		}
-		default:
-			break;
-		}
-		if ((include & VIEW_TASKS) && tells_of_task(entry))
+		for (size_t slot = 0; slot < entry->value_count; slot++)
+			add_place(v, &entry->values[slot].digest, CONTENT_ID(entry->seq, slot));
+		if (v->run && !json_get(v->run, "id"))
+			begin_run(v, entry);
+		if (v->run)
+			add_run_entry(v, entry);
+		if ((v->include & VIEW_TASKS) && tells_of_task(entry))
 			add_task_entry(v, entry);
-		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
-			view_add_record(arena, value_of(v, entry->data, "record"), &active, &queued, sum);
-		add_wait(arena, &waits, entry, entries[0].time_ms, &queued);
-		if (include & VIEW_EVENTS)
-			view_cloud_events(arena, entry, origin, events);
+		v->last_ms = entry->time_ms;
 	}
-	json_set_text(arena, run, "status", status);
-	if (ended_ms)
-		set_time(arena, run, "endedAt", ended_ms);
-	if (include & VIEW_TASKS)
-		json_set(arena, run, "tasks", v->tasks);
+	v->values = (struct value_index){0};
+	arena_close(&v->page);
+	if (!(v->include & (VIEW_TASKS | VIEW_OUTPUT))) { /* all else comes with the entry that names it */
+		free(v->places);
+		v->places = NULL;
+		v->place_slots = v->place_count = 0;
+	}
+}
+
+void view_drop(struct view *v)
+{
+	free(v->places);
+	interval_close(&v->active);
+	interval_close(&v->queued);
+	v->places = NULL;
+	v->place_slots = v->place_count = 0;
+}
+
+struct json *view_end_tasks(struct view *v)
+{
+	struct json *page = json_object(v->arena);
+	size_t shown = json_count(v->tasks);
+
+	json_set_number(v->arena, page, "next", shown > 0 ? json_get_number(json_at(v->tasks, shown - 1), "startSeq", 0) : (double)v->tasks_after);
+	json_set_number(v->arena, page, "left", (double)v->tasks_left_out);
+	json_set(v->arena, page, "tasks", v->tasks);
+	view_drop(v);
+	return page;
+}
+
+struct json *view_end(struct view *v)
+{
+	struct json *run = v->run;
+
+	CHECK(json_get(run, "id") != NULL); /* it had entries */
+	json_set_text(v->arena, run, "status", v->status);
+	if (v->ended_ms)
+		set_time(v->arena, run, "endedAt", v->ended_ms);
+	if (v->include & VIEW_TASKS)
+		json_set(v->arena, run, "tasks", v->tasks);
 	if (v->tasks_left_out > 0)
-		json_set_number(arena, run, "tasksLeftOut", (double)v->tasks_left_out);
-	if (include & VIEW_FACTS)
-		json_set(arena, run, "facts", facts);
-	if (include & VIEW_EVENTS)
-		json_set(arena, run, "events", events);
+		json_set_number(v->arena, run, "tasksLeftOut", (double)v->tasks_left_out);
+	if (v->include & VIEW_FACTS)
+		json_set(v->arena, run, "facts", v->facts);
+	if (v->include & VIEW_EVENTS)
+		json_set(v->arena, run, "events", v->events);
 
 	/* The run's own record knows the wall time to the microsecond and the stages outside attempts; without it (still under way): what
 	 * the attempts say, and the time between the entries. */
-	const struct json *stages = json_get(record, "stages");
-	int64_t wall_us = (int64_t)json_get_number(record, "wallUs", (double)(entries[count - 1].time_ms - entries[0].time_ms) * 1000);
-	struct json *overhead = view_overhead(arena, wall_us, &active, &queued, json_is(stages, JSON_OBJECT) ? stages : sum);
-	if (ended_ms) /* no entry can hold the duration of its own commit */
-		json_set_boolean(arena, overhead, "withoutLastCommit", true);
-	json_set(arena, run, "overhead", overhead);
-	interval_close(&active);
-	interval_close(&queued);
+	const struct json *stages = json_get(v->record, "stages");
+	int64_t wall_us = (int64_t)json_get_number(v->record, "wallUs", (double)(v->last_ms - v->created_ms) * 1000);
+	struct json *overhead = view_overhead(v->arena, wall_us, &v->active, &v->queued, json_is(stages, JSON_OBJECT) ? stages : v->sum);
+	if (v->ended_ms) /* no entry can hold the duration of its own commit */
+		json_set_boolean(v->arena, overhead, "withoutLastCommit", true);
+	json_set(v->arena, run, "overhead", overhead);
+	view_drop(v);
 	return run;
+}
+
+struct json *view_run(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, const char *origin, unsigned include)
+{
+	struct view *view = view_begin(arena, definition, origin, include, NULL);
+
+	CHECK(count > 0);
+	view_add(view, entries, count);
+	return view_end(view);
+}
+
+struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, uint64_t after, size_t limit)
+{
+	struct view *view = view_begin_tasks(arena, definition, after, limit, NULL);
+
+	view_add(view, entries, count);
+	return view_end_tasks(view);
 }
 
 struct json *view_entry(struct arena *arena, const struct entry *entry)

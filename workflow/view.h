@@ -13,6 +13,22 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		      unsigned include);
 /* A child's `parent`. Its children are other runs: whoever reads them adds them to the document. */
 struct json *view_parent(struct arena *arena, const char *run, const char *step);
+/* The same in pages, for a run of any length: entries and their arena may be dropped when view_add() returns. What stays is what the document
+ * shows, what is under way, and sixteen bytes of each value that an entry may yet name. */
+struct view;
+/* What an entry names and an earlier page brought, or what the page left out. Bytes in the arena; false: it cannot be had. whole: the run's
+ * own, which is shown whatever its size. */
+struct view_source {
+	bool (*load)(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, bool whole, struct bytes *bytes);
+	void *context;
+};
+struct view *view_begin(struct arena *arena, const struct definition *definition, const char *origin, unsigned include, const struct view_source *source);
+/* Of its tasks alone: see view_tasks(). */
+struct view *view_begin_tasks(struct arena *arena, const struct definition *definition, uint64_t after, size_t limit, const struct view_source *source);
+void view_add(struct view *view, const struct entry *entries, size_t count);
+struct json *view_end(struct view *view);
+struct json *view_end_tasks(struct view *view);
+void view_drop(struct view *view); /* instead of its end, or after it */
 /* A page of its tasks, in the order in which they began: at most `limit` of those that began behind the entry `after` (0: from the
  * first on). {"tasks": […], "next": where the next page begins, "left": how many there are behind this one}. */
 struct json *view_tasks(struct arena *arena, const struct entry *entries, size_t count, const struct definition *definition, uint64_t after, size_t limit);

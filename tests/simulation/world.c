@@ -146,7 +146,7 @@ static void start_engine(struct world *world)
 		config.park_after_ms = -1;
 	/* Small, so that values fall out of the cache and loads wait for one another. */
 	config.value_cache_bytes = random_between(&world->random, 1, 256) << 10;
-	config.snapshot_entries = world->boot == 0 ? 1 : random_between(&world->random, 1, 30); /* each seed takes some */
+	config.snapshot_entries = world->counters.snapshots == 0 ? 1 : random_between(&world->random, 1, 30); /* each seed takes some */
 	config.load_concurrency = random_between(&world->random, 1, 4);
 	const struct children_ports children = {.arg = world, .look = journal_look, .now_us = port_now_us, .wall_ms = port_wall_ms};
 

@@ -15,13 +15,103 @@ static struct replay_result replay(struct fixture *f, size_t count)
 	return result;
 }
 
+static int read_stored(void *context, struct arena *arena, uint64_t after_seq, size_t limit, struct entry **entries, size_t *count, struct error *error)
+{
+	const struct fixture *f = context;
+
+	(void)error;
+	*entries = arena_alloc(arena, limit * sizeof **entries);
+	*count = 0;
+	for (size_t i = 0; i < f->count && *count < limit; i++) {
+		if (f->entries[i].seq <= after_seq)
+			continue;
+		struct entry *copy = &(*entries)[(*count)++];
+		*copy = f->entries[i];
+		copy->data = json_copy(arena, copy->data);
+		for (size_t v = 0; v < copy->value_count; v++)
+			copy->values[v].bytes = copy->values[v].size > VALUE_INLINE_MAX ? (struct bytes){0} : arena_bytes(arena, copy->values[v].bytes);
+	}
+	return 0;
+}
+
+static bool load_stored(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, struct bytes *bytes)
+{
+	const struct fixture *f = context;
+
+	for (size_t i = 0; i < f->count; i++)
+		for (size_t v = 0; v < f->entries[i].value_count; v++)
+			if (CONTENT_ID(f->entries[i].seq, v) == content_id) {
+				ck_assert(digest_equal(&f->entries[i].values[v].digest, digest));
+				*bytes = arena_bytes(arena, f->entries[i].values[v].bytes);
+				return true;
+			}
+	return false;
+}
+
+static struct replay_result replay_in_windows(struct fixture *f)
+{
+	const struct decide_context context = {.origin = "test.example/log", .daemon_version = "1.2.3"};
+	const struct replay_source source = {read_stored, load_stored, f};
+	struct replay_result result;
+	struct error error = {0};
+	struct replay *replay = replay_begin(&f->arena, f->definition, &context, &source, &result);
+
+	for (bool done = false; !done;)
+		ck_assert_msg(replay_step(replay, &done, &error) == 0, "%s", error.message);
+	replay_end(replay);
+	return result;
+}
+
 static void check_equal(struct fixture *f)
 {
 	struct replay_result result = replay(f, f->count);
 
 	ck_assert_msg(result.equal, "entry %llu: %s: expected %s got %s", (unsigned long long)result.seq, result.why, result.expected, result.got);
 	ck_assert_uint_eq(result.entries, f->count);
+	result = replay_in_windows(f);
+	ck_assert(result.equal);
+	ck_assert_uint_eq(result.entries, f->count);
 }
+
+/* A long run is replayed as it is read: windows move, a decision that is longer than one widens it, a large value is loaded by its place. And
+ * a difference is found where it is. */
+START_TEST(long_runs_are_replayed_in_windows)
+{
+	struct fixture f;
+	struct buffer input;
+
+	fixture_open(&f, "[{\"s\":{\"for\":{\"in\":\".l\"},\"do\":[{\"a\":{\"set\":{\"n\":\"${ $item }\"}}}]}},"
+			 "{\"m\":{\"for\":{\"in\":\"$workflow.input.l\"},\"metadata\":{\"concurrency\":1000},\"do\":[{\"c\":{" CALL "}}]}}]");
+	buffer_init(&input, 1 << 20);
+	buffer_add_text(&input, "{\"l\":[1000000");
+	for (int i = 1; i < 999; i++)
+		buffer_printf(&input, ",%d", 1000000 + i);
+	buffer_add_text(&input, "]}");
+	fixture_submit(&f, buffer_text(&input));
+	f.values[f.value_count++] = fixture_json(&f, buffer_text(&input));
+	f.values[f.value_count++] = json_get(f.values[0], "l");
+	while (strstr(fixture_effects(&f), "continue")) {
+		f.wall_ms++;
+		fixture_simple(&f, TRIGGER_CONTINUE);
+		ck_assert(!f.undecided);
+	}
+	f.wall_ms++;
+	fixture_simple(&f, TRIGGER_CANCEL);
+	ck_assert_uint_gt(f.decision.entry_count, 999);
+	ck_assert_uint_gt(f.count, 3500);
+	struct replay_result result = replay_in_windows(&f);
+	ck_assert_msg(result.equal, "entry %llu: %s: expected %s got %s", (unsigned long long)result.seq, result.why, result.expected, result.got);
+	ck_assert_uint_eq(result.entries, f.count);
+	struct entry *changed = &f.entries[f.count - 700];
+	changed->kind = ENTRY_TASK_FAULTED;
+	result = replay_in_windows(&f);
+	ck_assert(!result.equal);
+	struct replay_result whole = replay(&f, f.count);
+	ck_assert_uint_eq(result.seq, whole.seq);
+	buffer_close(&input);
+	fixture_close(&f);
+}
+END_TEST
 
 /* A run with retries, a restart and a map. */
 static void drive(struct fixture *f)
@@ -228,4 +318,4 @@ START_TEST(damaged_recordings)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-replay", results_are_read, completed_runs_replay, other_ends_replay, open_runs_replay, measurements_do_not_count, differences_are_found, damaged_recordings)
+SUITE_MAIN("workflow-replay", long_runs_are_replayed_in_windows, results_are_read, completed_runs_replay, other_ends_replay, open_runs_replay, measurements_do_not_count, differences_are_found, damaged_recordings)

@@ -5,6 +5,91 @@
 
 #define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
 
+struct stored_run {
+	const struct entry *entries;
+	size_t count;
+};
+
+static bool load_stored(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, bool whole, struct bytes *bytes)
+{
+	const struct stored_run *stored = context;
+
+	(void)whole;
+	for (size_t i = 0; i < stored->count; i++)
+		for (size_t v = 0; v < stored->entries[i].value_count; v++)
+			if (CONTENT_ID(stored->entries[i].seq, v) == content_id) {
+				ck_assert(digest_equal(&stored->entries[i].values[v].digest, digest));
+				*bytes = arena_bytes(arena, stored->entries[i].values[v].bytes);
+				return true;
+			}
+	return false;
+}
+
+/* Pages as a reader gives them: a copy that is gone when the next one comes, large values left out. */
+static void add_pages(struct view *view, const struct stored_run *stored, size_t page, uint64_t value_max)
+{
+	for (size_t at = 0; at < stored->count; at += page) {
+		struct arena arena;
+		size_t count = stored->count - at < page ? stored->count - at : page;
+
+		arena_init(&arena);
+		struct entry *copy = arena_alloc(&arena, count * sizeof *copy);
+		for (size_t i = 0; i < count; i++) {
+			copy[i] = stored->entries[at + i];
+			copy[i].data = json_copy(&arena, copy[i].data);
+			for (size_t v = 0; v < copy[i].value_count; v++)
+				copy[i].values[v].bytes = copy[i].values[v].size > value_max ? (struct bytes){0} : arena_bytes(&arena, copy[i].values[v].bytes);
+		}
+		view_add(view, copy, count);
+		arena_close(&arena);
+	}
+}
+
+/* A document put together page by page is the one of all entries at once, whatever the pages; so are pages of its tasks. */
+START_TEST(pages_give_the_same_document)
+{
+	struct fixture f;
+	static const size_t pages[] = {1, 2, 3, 7, 1000};
+
+	fixture_open(&f, "[{\"p\":{\"set\":{\"l\":[1,2,3,4,5],\"big\":\"${ .big }\"}}},{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":2},\"do\":["
+			 "{\"c\":{" CALL "}},{\"w\":{\"wait\":{\"seconds\":5}}},{\"s\":{\"set\":{\"same\":true}}}]}},{\"e\":{\"set\":{\"same\":true}}}]");
+	fixture_submit(&f, "{\"big\":\"0123456789012345678901234567890123456789\"}");
+	for (int i = 0; i < 5; i++) {
+		f.wall_ms += 10;
+		fixture_succeed(&f, arena_printf(&f.arena, "/do/1/m/do/0/c#%d@1", i), 1, i % 2 ? "{\"x\":1}" : "{\"x\":2}");
+		f.wall_ms += 10000;
+		fixture_simple(&f, TRIGGER_DEADLINE);
+	}
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	struct stored_run stored = {f.entries, f.count};
+	const struct view_source source = {load_stored, &stored};
+	const unsigned includes[] = {0, VIEW_OUTPUT, VIEW_INPUT | VIEW_OUTPUT, VIEW_TASKS, VIEW_ALL};
+	for (size_t n = 0; n < COUNT_OF(includes); n++) {
+		const struct json *whole = view_run(&f.arena, f.entries, f.count, f.definition, "log", includes[n]);
+		ck_assert_int_eq(json_count(json_get(whole, "tasks")), includes[n] & VIEW_TASKS ? 18 : 0);
+		for (size_t p = 0; p < COUNT_OF(pages); p++) {
+			struct view *view = view_begin(&f.arena, f.definition, "log", includes[n], &source);
+			add_pages(view, &stored, pages[p], includes[n] & VIEW_EVENTS ? SIZE_MAX : 20);
+			const struct json *paged = view_end(view);
+			ck_assert_str_eq((const char *)json_print_arena(paged, &f.arena).data, (const char *)json_print_arena(whole, &f.arena).data);
+		}
+	}
+	for (uint64_t after = 0;;) {
+		const struct json *whole = view_tasks(&f.arena, f.entries, f.count, NULL, after, 4);
+		for (size_t p = 0; p < COUNT_OF(pages); p++) {
+			struct view *view = view_begin_tasks(&f.arena, NULL, after, 4, &source);
+			add_pages(view, &stored, pages[p], SIZE_MAX);
+			const struct json *paged = view_end_tasks(view);
+			ck_assert_str_eq((const char *)json_print_arena(paged, &f.arena).data, (const char *)json_print_arena(whole, &f.arena).data);
+		}
+		if (json_count(json_get(whole, "tasks")) == 0)
+			break;
+		after = (uint64_t)json_get_number(whole, "next", 0);
+	}
+	fixture_close(&f);
+}
+END_TEST
+
 /* Folding what is over changes no sum, wherever it is cut, and what is added before the cut is not counted again. */
 START_TEST(folded_intervals_keep_their_sums)
 {
@@ -298,4 +383,4 @@ START_TEST(large_inputs_are_shown_once)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-view", folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, attempts_of_a_try, other_ends, cloud_events)
+SUITE_MAIN("workflow-view", pages_give_the_same_document, folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, attempts_of_a_try, other_ends, cloud_events)
