@@ -134,7 +134,7 @@ struct value *decide_value_of_bytes(struct deciding *d, const struct json *json,
 	struct digest digest = digest_of(bytes);
 	struct value *value = state_find_value(&d->draft, &digest);
 
-	if (value)
+	if (value && value->bytes.data) /* else an entry that carries it all the same would have nothing to carry */
 		return value;
 	value = arena_zero(d->arena, sizeof *value);
 	value->digest = digest;
