@@ -65,7 +65,7 @@ static struct bytes bytes_of(const struct replay *r, const struct digest *digest
 		return bytes;
 	if (!place)
 		place = find_place(r, digest);
-	return place && r->source.load(r->source.context, r->arena, place, digest, &bytes) ? bytes : (struct bytes){0};
+	return r->source.load(r->source.context, r->arena, place, digest, &bytes) ? bytes : (struct bytes){0};
 }
 
 /* The value that data[name] names, among all of the run. */
@@ -393,12 +393,22 @@ static int move_window(struct replay *r, struct error *error)
 	arena_close(&r->window);
 	r->at = 0;
 	r->count = 0;
-	if (r->source.read(r->source.context, &r->window, r->seq_last, r->window_size, &entries, &r->count, error) != 0)
+	if (r->source.fetch(r->source.context, &r->window, r->seq_last, r->window_size, &entries, &r->count, error) != 0)
 		return error->code;
 	r->entries = entries;
 	r->more = r->count == r->window_size;
 	value_index_make(&r->values, &r->window, r->entries, r->count);
 	return 0;
+}
+
+static const char *needs_text(const struct replay *r, const struct value_need *need)
+{
+	char text[DIGEST_TEXT_LEN + 1];
+
+	if (need->evaluation)
+		return "the result of an evaluation that this decision needs is missing from the journal";
+	digest_text(&need->digest, text);
+	return arena_printf(r->result_arena, "a value of %llu bytes that this decision needs is missing from the journal: %s", (unsigned long long)need->size, text);
 }
 
 /* Decide what the entries at hand came of, and compare. */
@@ -420,7 +430,7 @@ static int decide_again(struct replay *r, struct error *error)
 	if (!is_read)
 		differs(r, &r->entries[at], NULL, "a value of this entry is missing from the journal");
 	else if (decision.need_count > 0)
-		differs(r, &r->entries[at], NULL, "a value that this decision needs is missing from the journal");
+		differs(r, &r->entries[at], NULL, needs_text(r, &decision.needs[0]));
 	else if (decision.entry_count == 0)
 		differs(r, &r->entries[at], NULL, "nothing is decided here any more");
 	for (; made < decision.entry_count && made < most && result->equal; made++) {

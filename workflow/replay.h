@@ -25,8 +25,9 @@ int replay_run(struct arena *arena, const struct entry *entries, size_t count, c
 /* A run of any length, which is read as it is decided. */
 struct replay_source {
 	/* Entries of the run behind this one, at most `limit`, fewer only at its end, with their small values. */
-	int (*read)(void *context, struct arena *arena, uint64_t after_seq, size_t limit, struct entry **entries, size_t *count, struct error *error);
-	/* A value by place. False: it is not there any more. */
+	int (*fetch)(void *context, struct arena *arena, uint64_t after_seq, size_t limit, struct entry **entries, size_t *count, struct error *error);
+	/* A value by place; content_id 0: by its digest among all of the run, for one that was let go and named again within a decision. False:
+	 * it is not there any more. */
 	bool (*load)(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, struct bytes *bytes);
 	void *context;
 };

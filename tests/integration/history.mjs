@@ -16,7 +16,7 @@ await test('a run that is killed in the middle of a long history goes on from it
 	await daemon.start();
 	const run = await daemon.ended('long', 180_000);
 	equal(run.status, 'completed', 'status');
-	equal(run.output, { n: INNER - 1, a: OUTER - 1 }, 'output');
+	equal(run.output, { a: OUTER - 1, n: INNER - 1 }, 'output');
 	const events = await daemon.events('long');
 	equal(events.length, 1 + TASKS + (OUTER + 1) + 1, 'entries: each task once, loops begin and end');
 	equal(new Set(events.filter(e => e.kind === 'task.completed').map(e => e.data.stepId)).size, TASKS, 'steps');
@@ -35,14 +35,14 @@ await test('its tasks come in pages, each once, and the document says how many i
 	equal(steps.size, TASKS, 'tasks');
 	const one = (await daemon.get('/v1/runs/long/tasks?limit=3')).tasks;
 	equal(one.map(task => task.name), ['outer', 'inner', 'step'], 'the first ones');
-	equal(one[2].output, { n: 0, a: 0 }, 'a value');
+	equal(one[2].output, { a: 0, n: 0 }, 'a value');
 });
 
 await test('it is replayed entry by entry, and the command line shows what it gave', async () => {
 	const replay = daemon.cli('replay', 'long');
 	equal(replay.code, 0, `replay (${replay.stderr})`);
 	match(replay.stdout, new RegExp(`${1 + TASKS + OUTER + 1 + 1} entries`), 'replay');
-	equal(daemon.cli('result', 'long').json(), { n: INNER - 1, a: OUTER - 1 }, 'result');
+	equal(daemon.cli('result', 'long').json(), { a: OUTER - 1, n: INNER - 1 }, 'result');
 });
 
 await daemon.stop();

@@ -40,7 +40,7 @@ static bool load_stored(void *context, struct arena *arena, uint64_t content_id,
 
 	for (size_t i = 0; i < f->count; i++)
 		for (size_t v = 0; v < f->entries[i].value_count; v++)
-			if (CONTENT_ID(f->entries[i].seq, v) == content_id) {
+			if (content_id ? CONTENT_ID(f->entries[i].seq, v) == content_id : digest_equal(&f->entries[i].values[v].digest, digest)) {
 				ck_assert(digest_equal(&f->entries[i].values[v].digest, digest));
 				*bytes = arena_bytes(arena, f->entries[i].values[v].bytes);
 				return true;
