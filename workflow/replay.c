@@ -406,7 +406,7 @@ static const char *needs_text(const struct replay *r, const struct value_need *n
 	char text[DIGEST_TEXT_LEN + 1];
 
 	if (need->evaluation)
-		return "the result of an evaluation that this decision needs is missing from the journal";
+		return "a value that this decision needs is missing from the journal";
 	digest_text(&need->digest, text);
 	return arena_printf(r->result_arena, "a value of %llu bytes that this decision needs is missing from the journal: %s", (unsigned long long)need->size, text);
 }
