@@ -209,7 +209,7 @@ static bool emit_event(struct deciding *d, struct scope_context *s)
 	}
 	struct entry *entry = decide_new_step_entry(d, ENTRY_EVENT_EMITTED, step);
 	json_set_digest(d->arena, entry->data, "key", &event.key);
-	entry_add_value(d->arena, entry, "event", value->bytes); /* always carried: the table of events is made of these entries alone */
+	entry_add_value(d->arena, entry, "event", decide_bytes(d, value)); /* always carried: the table of events is made of these entries alone */
 	decide_emit(d, entry);
 	return decide_complete_task(d, s->task, s->path, s->path_count, s->input, state_find_value(&d->draft, &value->digest), NULL);
 }

@@ -134,7 +134,11 @@ struct value *decide_value_of_bytes(struct deciding *d, const struct json *json,
 	struct digest digest = digest_of(bytes);
 	struct value *value = state_find_value(&d->draft, &digest);
 
-	if (value && value->bytes.data) /* else an entry that carries it all the same would have nothing to carry */
+	if (value && !value->bytes.data) { /* an entry may have to carry it all the same */
+		d->remade = arena_grow(d->arena, d->remade, d->remade_count, &d->remade_cap, sizeof *d->remade);
+		d->remade[d->remade_count++] = (struct entry_value){digest, bytes, bytes.len};
+	}
+	if (value)
 		return value;
 	value = arena_zero(d->arena, sizeof *value);
 	value->digest = digest;
@@ -142,6 +146,14 @@ struct value *decide_value_of_bytes(struct deciding *d, const struct json *json,
 	value->bytes = bytes;
 	value->json = json;
 	return value;
+}
+
+struct bytes decide_bytes(const struct deciding *d, const struct value *value)
+{
+	for (size_t i = 0; !value->bytes.data && i < d->remade_count; i++)
+		if (digest_equal(&d->remade[i].digest, &value->digest))
+			return d->remade[i].bytes;
+	return value->bytes;
 }
 
 struct value *decide_make_value(struct deciding *d, const struct json *json)

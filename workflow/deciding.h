@@ -33,6 +33,8 @@ struct deciding {
 	size_t parsed_next;
 	uint32_t *need_slots; /* hash set over the decision's needs: index + 1, 0 is free; a loop can need the outputs of all iterations */
 	size_t need_slot_count;
+	struct entry_value *remade; /* values that the state knows and has not in memory, and that this decision has made again */
+	size_t remade_count, remade_cap;
 	struct json *results; /* of evaluations since the last entry: the next one carries them */
 	size_t result_bytes;
 	size_t evaluation_needs;
@@ -94,6 +96,8 @@ const struct json *decide_value_json(struct deciding *d, const struct value *val
 /* A value of this decision: canonical bytes and digest. Not yet carried by any entry unless the run knows it already. */
 struct value *decide_value_of_bytes(struct deciding *d, const struct json *json, struct bytes bytes);
 struct value *decide_make_value(struct deciding *d, const struct json *json);
+/* Of a value that was made by this decision, for an entry that always carries it. */
+struct bytes decide_bytes(const struct deciding *d, const struct value *value);
 /* What an expression or a loop put together, or a peer answered: a few tasks can make much of little, and what is committed must be
  * readable for ever. NULL and an error past DECISION_VALUE_MAX or JSON_DEPTH_MAX. */
 struct value *decide_make_bounded(struct deciding *d, const struct json *json, struct error *error);
