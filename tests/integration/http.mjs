@@ -171,6 +171,15 @@ await test('the description of the API lists every route that answers', async ()
 		['/openapi.json', 'get']])
 		for (const method of methods.split(' '))
 			check(answer.json.paths[path]?.[method], `${method} ${path} is not described`);
+	let references = 0;
+	JSON.stringify(answer.json, (name, value) => {
+		if (name === '$ref') {
+			references++;
+			check(value.slice(2).split('/').reduce((at, part) => at?.[part], answer.json), `${value} leads nowhere`);
+		}
+		return value;
+	});
+	check(references > 100, `only ${references} references`);
 });
 
 await test('unknown routes are 404, other methods 405 with Allow, unknown parameters 400: all as problems', async () => {
