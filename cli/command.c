@@ -329,7 +329,7 @@ int command_read_value(struct command *command, const char *what, const char *te
 		problems_close(&problems);
 		return status;
 	}
-	return command_fail(command, is_file ? STATUS_ERROR : STATUS_USAGE, is_file ? NULL : "a text needs its quotes: --input '\"text\"'; @FILE reads a file, - standard input",
+	return command_fail(command, is_file ? STATUS_ERROR : STATUS_USAGE, is_file ? NULL : "a text needs quotes of its own: '\"text\"'; @FILE reads a file, - standard input",
 			    "%s is not JSON: %s", name, error.message);
 }
 

@@ -3,7 +3,21 @@
 
 #include "cli/command.h"
 
-/* "every 1h 30m", "cron 0 9 * * mon-fri", "after PT5M". */
+/* "on com.example.paid", "on all of com.example.paid, com.example.packed", "on any of *": the types of a strategy's filters, "*" for a filter
+ * without one. */
+static const char *events_text(struct arena *arena, const struct json *strategy)
+{
+	const struct json *one = json_get(strategy, "one"), *all = json_get(strategy, "all"), *filters = all != NULL ? all : json_get(strategy, "any");
+	const char *text = "";
+	size_t count = one != NULL ? 1 : json_count(filters);
+	for (size_t i = 0; i < count; i++) {
+		const char *type = json_get_text(json_get(one != NULL ? one : json_at(filters, i), "with"), "type");
+		text = arena_printf(arena, "%s%s%s", text, i == 0 ? "" : ", ", type != NULL ? type : "*");
+	}
+	return arena_printf(arena, "on %s%s", one != NULL ? "" : all != NULL ? "all of " : "any of ", count == 0 ? "*" : text);
+}
+
+/* "every 1h 30m", "cron 0 9 * * mon-fri", "after PT5M", "on com.example.paid". */
 static const char *when_text(struct arena *arena, const struct json *schedule)
 {
 	static const char *const units[][2] = {{"days", "d"}, {"hours", "h"}, {"minutes", "m"}, {"seconds", "s"}, {"milliseconds", "ms"}};
@@ -15,6 +29,8 @@ static const char *when_text(struct arena *arena, const struct json *schedule)
 	value = schedule->object.members[0].value;
 	if (json_is(value, JSON_STRING))
 		return arena_printf(arena, "%s %s", text, value->string.text);
+	if (strcmp(text, "on") == 0)
+		return events_text(arena, value);
 	for (size_t i = 0; i < sizeof units / sizeof *units; i++)
 		if (json_get(value, units[i][0]) != NULL)
 			text = arena_printf(arena, "%s %.0f%s", text, json_get_number(value, units[i][0], 0), units[i][1]);

@@ -17,7 +17,7 @@ int command_send_event(struct command *command)
 	if (status != STATUS_OK)
 		return status;
 	if (cloud_event_make(arena, value, &defaults, &event, &error) != 0)
-		return command_fail(command, STATUS_USAGE, "an event needs a `type`; `data` is what it brings", "%s", error.message);
+		return command_fail(command, STATUS_USAGE, json_get_text(value, "type") ? NULL : "an event needs a `type`, a text; `data` is what it brings", "%s", error.message);
 	if ((status = command_post(command, "/v1/events", event.envelope, &answer)) != STATUS_OK)
 		return status;
 	switch (command->output.format) {

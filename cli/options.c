@@ -116,6 +116,13 @@ static int fail_unknown_verb(struct command *command, const char *first, const c
 	const char *near = nearest_word(typed, words, count);
 	if (near == NULL && !group && second != NULL) /* "fcat list" */
 		near = nearest_word(arena_printf(&command->arena, "%s %s", first, second), words, count);
+	if (near == NULL && !group) { /* "fcat": the first words of verbs that have two */
+		count = 0;
+		for (size_t i = 0; i < verb_count && count < WORDS_MAX; i++)
+			if (strchr(verbs[i].name, ' ') != NULL)
+				words[count++] = arena_text_len(&command->arena, verbs[i].name, strcspn(verbs[i].name, " "));
+		near = nearest_word(first, words, count);
+	}
 	return command_fail(command, STATUS_USAGE,
 			    near != NULL ? arena_printf(&command->arena, "did you mean: reprise %s?", near) : "reprise --help lists the verbs",
 			    "unknown verb: %s", typed);
@@ -441,7 +448,7 @@ static void print_verbs(const char *group, size_t width, FILE *file)
 		const char *verb, *title;
 	} headings[] = {
 		{"submit", "Runs"}, {"replay", "Proof and cost of runs"}, {"extract", "Documents and facts"}, {"journal verify", "Journal and keys"},
-		{"definition add", "Definitions and runtimes"}, {"config show", "Operating"},
+		{"definition add", "Definitions, events and schedules"}, {"runtime list", "Runtimes"}, {"config show", "Operating"},
 	};
 	for (size_t i = 0; i < verb_count; i++) {
 		if (group != NULL && (strncmp(verbs[i].name, group, strlen(group)) != 0 || verbs[i].name[strlen(group)] != ' '))

@@ -279,8 +279,8 @@ const char *output_time(struct output *output, struct arena *arena, const char *
 		/* RFC 3339 wants the colon in "+02:00", so that the text can be given back as a time. */
 		return arena_printf(arena, "%s%.3s:%s", date, zone, strlen(zone) > 3 ? zone + 3 : "00");
 	}
-	int64_t ago = (clock_wall_ms() - ms) / 1000;
-	const char *tail = ago < 0 ? "from now" : "ago";
+	int64_t since_ms = clock_wall_ms() - ms, ago = since_ms / 1000;
+	const char *tail = since_ms < 0 ? "from now" : "ago";
 	ago = ago < 0 ? -ago : ago;
 	if (ago < 60)
 		return arena_printf(arena, "%llds %s", (long long)ago, tail);

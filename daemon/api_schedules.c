@@ -21,7 +21,7 @@ void api_get_schedule(struct daemon *daemon, struct request *request, const char
 		request_answer_json(request, 200, json);
 		return;
 	}
-	error_set(&error, ERR_NOT_FOUND, "there is no schedule %.130s; GET /v1/schedules lists those there are", parameters[0]);
+	error_set(&error, ERR_NOT_FOUND, "there is no schedule %.130s; its id is NAMESPACE.NAME of a definition that was added", parameters[0]);
 	request_problem(request, &error);
 }
 

@@ -156,7 +156,7 @@ await test('standard streams that are closed are nobody else\'s: printing fails,
 });
 
 await test('unknown verbs and options end with 2 and name the nearest', async () => {
-	for (const [words, hint] of [[['submti'], 'reprise submit'], [['fact', 'lits'], 'reprise fact list'], [['list', '--limti', '3'], '--limit'], [['lst', '-o', 'json'], 'reprise list']]) {
+	for (const [words, hint] of [[['submti'], 'reprise submit'], [['fact', 'lits'], 'reprise fact list'], [['list', '--limti', '3'], '--limit'], [['lst', '-o', 'json'], 'reprise list'], [['defintion'], 'reprise definition?']]) {
 		const result = await expects(2, words);
 		check(result.errors.includes('did you mean') && result.errors.includes(hint), result.errors);
 	}

@@ -98,7 +98,9 @@ await test('reprise send fills in what is left out, reads files, and says when a
 	equal(daemon.cli('send', whole, '-o', 'ids').stdout, 'x\n', 'ids');
 	const wrong = daemon.cli('send', '{"data": 1}');
 	equal(wrong.code, 2, 'exit status');
-	match(wrong.stderr, /'type' is missing/, 'message');
+	match(wrong.stderr, /'type' is missing[^]*needs a `type`/, 'message');
+	match(daemon.cli('send', '{"type": "t", "Bad": 1}').stderr, /^reprise: CloudEvent: 'Bad' is no attribute name[^\n]*\n$/, 'a hint only where it helps');
+	match(daemon.cli('send', 'nothing').stderr, /quotes of its own: '"text"'/, 'no option of another verb');
 	equal((await journalOf(daemon, 'event.received')).length, 2, 'entries');
 	await daemon.stop();
 	equal(daemon.cli('send', '{"type": "t"}').code, 6, 'exit status without a daemon');
@@ -355,7 +357,7 @@ await test('a schedule begins a run with one event, any of some, or all of some,
 	const run = await daemon.ended((await runsOf(daemon, 'one'))[1]);
 	equal([run.input[0].data, run.output, run.labels.schedule], [{ list: ['x', 'y'] }, { ids: ['4'] }, 'tests.one'], 'the run');
 	equal((await daemon.get('/v1/schedules/tests.one')).runs, 3, 'the schedule');
-	match(daemon.cli('schedule', 'list').stdout, /tests\.all +active +on/, 'schedule list');
+	match(daemon.cli('schedule', 'list').stdout, /tests\.all +active +on all of a, b1 /, 'schedule list');
 	// Another version begins anew; one without a schedule ends it.
 	const next = begins('one', { one: { with: { type: 'b1' } } });
 	next.document.version = '1.0.1';

@@ -275,7 +275,7 @@ static void check_string(struct checker *checker, const struct json *value, bool
 	} else if (lint && strncmp(text, "${", 2) == 0 && !strchr(text, '}')) {
 		checker_warn(checker, "in YAML ' #' begins a comment: put quotes around the expression", "'%.80s' opens ${ and does not close it", text);
 	} else if (lint && strstr(text, "${")) {
-		checker_warn(checker, "an expression must be the whole text; build the text in the program that starts the run",
+		checker_warn(checker, "an expression must be the whole text; it can put one together: ${ \"number \\(.n)\" }",
 			     "text around ${ } stays as it is, it is not evaluated");
 	} else if (lint && looks_unwrapped(checker, text)) {
 		checker_warn(checker, "write '${ … }' around it", "'%.80s' looks like an expression but is not wrapped: it is taken as text", text);

@@ -7,6 +7,7 @@
 
 #include "tests/unit/cli/suite.h"
 #include "workflow/base/check.h"
+#include "workflow/base/time.h"
 
 static char *escaped(struct arena *arena, const char *text, bool keep_lines)
 {
@@ -185,4 +186,24 @@ START_TEST(csv_cells_are_inert)
 }
 END_TEST
 
-RUN_SUITE("cli-output", tables_fit_the_terminal, hostile_text_is_escaped, line_breaks_stay_where_they_may, no_code_point_slips_through, width_counts_columns, shortened_texts_fit, csv_cells_are_inert)
+/* A time to come is never "ago", not even within its last second. */
+START_TEST(times_to_come_are_told_apart)
+{
+	static const struct {
+		int64_t from_now_ms;
+		const char *text;
+	} rows[] = {{900, "0s from now"}, {2900, "2s from now"}, {-100, "0s ago"}, {-61000, "1m ago"}, {-3 * 3600 * 1000, "3h ago"}, {-50 * 3600 * 1000, "2d ago"}};
+	struct output output;
+	struct arena arena;
+	output_init(&output, FORMAT_TEXT, "never");
+	arena_init(&arena);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		char time[TIME_TEXT_LEN + 1];
+		time_text(clock_wall_ms() + rows[i].from_now_ms, time);
+		ck_assert_str_eq(output_time(&output, &arena, time), rows[i].text);
+	}
+	arena_close(&arena);
+}
+END_TEST
+
+RUN_SUITE("cli-output", times_to_come_are_told_apart, tables_fit_the_terminal, hostile_text_is_escaped, line_breaks_stay_where_they_may, no_code_point_slips_through, width_counts_columns, shortened_texts_fit, csv_cells_are_inert)
