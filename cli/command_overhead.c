@@ -58,9 +58,11 @@ static int show_recent(struct command *command)
 		json_set_text(arena, row, "id", id);
 		json_set(arena, row, "overhead", overhead == NULL ? json_null(arena) : json_copy(arena, overhead));
 		json_add(arena, all, row);
-		const char *cells[] = {id, json_get_text(run, "status"), text_milliseconds(arena, json_get_number(overhead, "wallMs", 0)),
-				       text_milliseconds(arena, json_get_number(overhead, "activityMs", 0)), text_milliseconds(arena, json_get_number(overhead, "queuedMs", 0)),
-				       text_milliseconds(arena, json_get_number(overhead, "overheadMs", 0)), run_workflow_text(command, run)};
+		static const char *const figures[] = {"wallMs", "activityMs", "queuedMs", "overheadMs"};
+		const char *cells[7] = {id, json_get_text(run, "status")};
+		for (size_t f = 0; f < sizeof figures / sizeof *figures; f++)
+			cells[2 + f] = run_has_overhead(run) ? text_milliseconds(arena, json_get_number(overhead, figures[f], 0)) : "-";
+		cells[6] = run_workflow_text(command, run);
 		table_add(&table, cells);
 		table_colour(&table, 1, status_colour(cells[1]));
 	}
@@ -93,7 +95,9 @@ int command_overhead(struct command *command)
 	const struct json *overhead = json_get(run, "overhead");
 	if (overhead == NULL)
 		return command_fail(command, STATUS_ERROR, NULL, "run %s carries no overhead figures", command->arguments[0]);
-	if (command->output.format == FORMAT_TEXT)
+	if (command->output.format == FORMAT_TEXT && !run_has_overhead(run))
+		output_note(&command->output, "run %s has not ended, its figures come when it has", command->arguments[0]);
+	else if (command->output.format == FORMAT_TEXT)
 		print_one(command, run);
 	else if (command->output.format == FORMAT_IDS)
 		output_line(&command->output, "%s", json_get_text(run, "id"));

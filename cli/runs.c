@@ -40,6 +40,13 @@ int run_exit_status(const struct json *run)
 	return json_get_number(error, "status", 0) == 408 && own ? STATUS_TIMED_OUT : STATUS_FAULTED;
 }
 
+/* While a run only waits the daemon keeps no record of its times, and answers zeros. */
+bool run_has_overhead(const struct json *run)
+{
+	const struct json *overhead = json_get(run, "overhead");
+	return json_get(overhead, "overheadMs") != NULL && (json_get_text(run, "endedAt") != NULL || json_get_number(overhead, "wallMs", 0) > 0);
+}
+
 const char *run_workflow_text(struct command *command, const struct json *run)
 {
 	const struct json *workflow = json_get(run, "workflow");
@@ -243,7 +250,7 @@ void run_print(struct command *command, const struct json *run)
 	for (size_t i = 0; json_is(labels, JSON_OBJECT) && i < json_count(labels); i++)
 		output_line(output, "label     %s=%s", labels->object.members[i].name, value_text(arena, labels->object.members[i].value));
 	const struct json *overhead = json_get(run, "overhead");
-	if (json_is(overhead, JSON_OBJECT) && json_get(overhead, "overheadMs") != NULL)
+	if (run_has_overhead(run))
 		output_line(output, "overhead  %s outside the activities (%s in them, %s waiting)", text_milliseconds(arena, json_get_number(overhead, "overheadMs", 0)),
 			    text_milliseconds(arena, json_get_number(overhead, "activityMs", 0)), text_milliseconds(arena, json_get_number(overhead, "queuedMs", 0)));
 	if (json_count(json_get(run, "facts")) > 0)
