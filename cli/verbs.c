@@ -20,7 +20,7 @@
 	{"until", 0, "TIME", "created before", false}
 
 static const struct option_rule submit_options[] = {
-	{"input", 'i', "JSON", "the input: JSON, @FILE, or - for standard input (default {})", false},
+	{"input", 'i', "JSON", "the input: JSON, @FILE, or - for standard input (default null)", false},
 	{"id", 0, "ID", "the run's id: 1 to 64 of A-Z a-z 0-9 . _ - (default: a new one). Same id and content: the same run", false},
 	LABEL,
 	{"wait", 0, NULL, "wait until the run has ended; the exit status is then its outcome", false},

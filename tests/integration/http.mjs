@@ -802,6 +802,15 @@ await test('mistakes on the command line and in the configuration are told with 
 	for (const line of [`${file}:4:5: unknown key 'urll'`, `${file}:5:13: kind 'vllm'`, `${file}:6:16:`])
 		check(bad.text.includes(line), `${line} is not in ${bad.text}`);
 	check(!existsSync(join(folder, 'never')), 'nothing was made');
+	// The example of schema/CONFIGURATION.md lacks its two secrets on this machine, and nothing else.
+	const guide = readFileSync(new URL('../../schema/CONFIGURATION.md', import.meta.url), 'utf8'), example = join(folder, 'example.yaml');
+	writeFileSync(example, guide.split('\n').filter(line => line.startsWith('    ')).map(line => line.slice(4)).join('\n'));
+	const guided = (await run(['--check', '--config', example, '--data', join(folder, 'never')])).text.match(/(?<=example\.yaml:)\d+:\d+: .*$/gm);
+	check(guided?.length === 2 && guided.every(line => line.includes("secret '")), `the example: ${guided}`);
+	// Each key that the daemon knows stands in it.
+	const source = readFileSync(new URL('../../daemon/config.c', import.meta.url), 'utf8'), keys = [...source.matchAll(/\{"(\w+)", (?:read_|NULL)/g)].map(match => match[1]);
+	check(keys.length > 50, `${keys.length} keys`);
+	equal(keys.filter(key => !new RegExp(`\\b${key}\\b`).test(guide)), [], 'keys that schema/CONFIGURATION.md leaves out');
 	check((await run(['--config', join(folder, 'none.yaml')])).text.includes('none.yaml'), 'a file that is not there');
 	const tcp = await run(['--data', join(folder, 'never'), '--listen', 'tcp:127.0.0.1:7411']);
 	check(tcp.status === 1 && tcp.text.includes('token'), tcp.text);
