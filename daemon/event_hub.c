@@ -369,8 +369,8 @@ static void pump(struct event_hub *hub)
 		/* Before the read: what is committed meanwhile makes it dirty again. */
 		hub->dirty = !start_page(&hub->tail, on_tail);
 	}
-	if (!list_empty(&hub->ready))
-		go_on_later(hub, 0);
+	if (!list_empty(&hub->ready)) /* not 0: libuv would call a timer that is due at once again before all else */
+		uv_timer_start(&hub->timer, on_timer, HUB_PAUSE_MS, 0);
 	else if (!list_empty(&hub->behind) && hub->ring_known && !hub->sweep.reading && hub->page_users == 0)
 		start_sweep(hub);
 }

@@ -18,6 +18,7 @@ enum {
 	HUB_RING_BYTES_MAX = 4 << 20,
 	HUB_PAGE_EVENTS = 64,
 	HUB_STEPS_MAX = 20000, /* events that are looked at in one turn of the loop */
+	HUB_PAUSE_MS = 1, /* between two such turns: the least that lets the rest of the loop have one */
 	HUB_RETRY_MS = 100, /* the store took no read, or it failed */
 };
 

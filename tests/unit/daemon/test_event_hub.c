@@ -85,11 +85,13 @@ static void add_many(struct fixture *f, size_t count, const char *type, size_t m
 }
 
 static bool expired;
+static unsigned ticks; /* of TICK_MS, which are left: a turn in which the last event is given must not sleep until the end */
+enum { TICK_MS = 10 };
 
-static void on_expired(uv_timer_t *timer)
+static void on_tick(uv_timer_t *timer)
 {
 	(void)timer;
-	expired = true;
+	expired = --ticks == 0;
 }
 
 /* Turn the loop until the waiter has been given so many, and a little longer: no more must come. */
@@ -99,12 +101,13 @@ static void run_until(struct fixture *f, const size_t *count, size_t wanted)
 
 	uv_timer_init(&f->loop, &timer);
 	uv_update_time(&f->loop);
-	uv_timer_start(&timer, on_expired, 20000, 0);
+	uv_timer_start(&timer, on_tick, TICK_MS, TICK_MS);
+	ticks = 20000 / TICK_MS;
 	expired = false;
 	while (*count < wanted && !expired)
 		uv_run(&f->loop, UV_RUN_ONCE);
 	ck_assert_msg(*count == wanted, "%zu given, %zu wanted", *count, wanted);
-	uv_timer_start(&timer, on_expired, 30, 0);
+	ticks = 30 / TICK_MS;
 	expired = false;
 	while (!expired)
 		uv_run(&f->loop, UV_RUN_ONCE);
@@ -285,4 +288,49 @@ START_TEST(slow_and_late)
 }
 END_TEST
 
-TEST_MAIN("event_hub", places, one_at_a_time, ring_and_sweep, slow_and_late)
+/* In one turn of the loop about HUB_STEPS_MAX events are looked at, however many wait to be: the rest follows in the next ones, and nobody
+ * is left out. */
+START_TEST(turns_are_short)
+{
+	enum { EVENTS = 1000, WAITERS = 3 * HUB_STEPS_MAX / EVENTS };
+	struct event_hub_counts before, counts;
+	struct waiter *waiters[WAITERS];
+	struct fixture f;
+	uint64_t most = 0;
+
+	fixture_start(&f);
+	struct event_hub *hub = event_hub_new(&f.loop, f.store);
+	struct waiter *live = wait_for(hub, NULL, 0, 0);
+	event_hub_subscribe(hub, &live->subscription);
+	add_many(&f, EVENTS, "t", 1);
+	event_hub_wake(hub);
+	run_until(&f, &live->count, EVENTS);
+	for (size_t i = 0; i < WAITERS; i++) {
+		waiters[i] = wait_for(hub, "other", 0, live->given[0] - 1);
+		event_hub_subscribe(hub, &waiters[i]->subscription);
+	}
+	event_hub_counts(hub, &counts);
+	const uint64_t end_count = counts.rejected + (uint64_t)EVENTS * WAITERS;
+	unsigned turns = 0;
+	while (counts.rejected < end_count && turns++ < 1000) {
+		before = counts;
+		uv_sleep(2 * HUB_PAUSE_MS);
+		uv_run(&f.loop, UV_RUN_NOWAIT);
+		event_hub_counts(hub, &counts);
+		if (counts.rejected - before.rejected > most)
+			most = counts.rejected - before.rejected;
+	}
+	ck_assert_uint_eq(counts.rejected, end_count);
+	ck_assert_uint_ge(most, HUB_STEPS_MAX - WAITERS); /* one step each is the end of the ring */
+	ck_assert_uint_lt(most, HUB_STEPS_MAX + EVENTS);
+	for (size_t i = 0; i < WAITERS; i++) {
+		event_hub_unsubscribe(hub, &waiters[i]->subscription);
+		free(waiters[i]);
+	}
+	event_hub_unsubscribe(hub, &live->subscription);
+	free(live);
+	end(&f, hub);
+}
+END_TEST
+
+TEST_MAIN("event_hub", places, one_at_a_time, ring_and_sweep, slow_and_late, turns_are_short)
