@@ -254,7 +254,7 @@ void run_print(struct command *command, const struct json *run)
 		output_line(output, "overhead  %s outside the activities (%s in them, %s waiting)", text_milliseconds(arena, json_get_number(overhead, "overheadMs", 0)),
 			    text_milliseconds(arena, json_get_number(overhead, "activityMs", 0)), text_milliseconds(arena, json_get_number(overhead, "queuedMs", 0)));
 	if (json_count(json_get(run, "facts")) > 0)
-		output_line(output, "facts     %zu  (reprise fact list --run %s)", json_count(json_get(run, "facts")), json_get_text(run, "id"));
+		output_line(output, "facts     %.0f  (reprise fact list --run %s)", (double)json_count(json_get(run, "facts")) + json_get_number(run, "factsLeftOut", 0), json_get_text(run, "id"));
 
 	const struct json *tasks = json_get(run, "tasks");
 	if (json_count(tasks) > 0) {

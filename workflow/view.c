@@ -230,6 +230,7 @@ struct view {
 	const struct definition *definition;
 	const char *origin;
 	unsigned include;
+	size_t events_left_out, facts_left_out;
 	struct arena page; /* of what is needed while a page is looked through */
 	struct value_index values; /* of the page */
 	struct place *places; /* of earlier ones; owned */
@@ -656,7 +657,10 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 		const char *verdict = json_get_text(entry->data, "verdict");
 		if ((v->include & VIEW_FACTS) && verdict && strcmp(verdict, "PASSED") == 0 && json_get_digest(entry->data, "payload", &digest)) {
 			digest_hex(&digest, text);
-			json_add(v->arena, v->facts, json_text(v->arena, text));
+			if (json_count(v->facts) < VIEW_FACTS_MAX)
+				json_add(v->arena, v->facts, json_text(v->arena, text));
+			else
+				v->facts_left_out++;
 		}
 		break;
 	}
@@ -669,8 +673,12 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 	if (v->include & VIEW_EVENTS) {
 		struct json *events = json_array(&v->page);
 		view_cloud_events(&v->page, entry, v->origin, events);
-		for (size_t i = 0; i < json_count(events); i++)
-			json_add(v->arena, v->events, json_copy(v->arena, json_at(events, i)));
+		for (size_t i = 0; i < json_count(events); i++) {
+			if (json_count(v->events) < VIEW_EVENTS_MAX)
+				json_add(v->arena, v->events, json_copy(v->arena, json_at(events, i)));
+			else
+				v->events_left_out++;
+		}
 	}
 }
 
@@ -733,8 +741,12 @@ struct json *view_end(struct view *v)
 		json_set_number(v->arena, run, "tasksLeftOut", (double)v->tasks_left_out);
 	if (v->include & VIEW_FACTS)
 		json_set(v->arena, run, "facts", v->facts);
+	if (v->facts_left_out > 0)
+		json_set_number(v->arena, run, "factsLeftOut", (double)v->facts_left_out);
 	if (v->include & VIEW_EVENTS)
 		json_set(v->arena, run, "events", v->events);
+	if (v->events_left_out > 0)
+		json_set_number(v->arena, run, "eventsLeftOut", (double)v->events_left_out);
 
 	/* The run's own record knows the wall time to the microsecond and the stages outside attempts; without it (still under way): what
 	 * the attempts say, and the time between the entries. */

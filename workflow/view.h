@@ -5,7 +5,11 @@
 #include "workflow/language/definition.h"
 
 enum view_include { VIEW_INPUT = 1, VIEW_OUTPUT = 2, VIEW_TASKS = 4, VIEW_EVENTS = 8, VIEW_FACTS = 16, VIEW_LABELS = 32, VIEW_CHILDREN = 64, VIEW_ALL = 127 };
-enum { VIEW_TASKS_MAX = 10000 }; /* of one document or page; `tasksLeftOut` says how many more there are */
+enum {
+	VIEW_TASKS_MAX = 10000, /* of one document or page; `tasksLeftOut` says how many more there are */
+	VIEW_EVENTS_MAX = 10000, /* of one document, the first ones; `eventsLeftOut` says how many more there are */
+	VIEW_FACTS_MAX = 10000, /* of one document, the first ones; `factsLeftOut` says how many more there are */
+};
 
 /* entries: all of the run, in order, from run.created on; values that were not read come as {"digest": "sha256:…", "size": n}.
  * definition may be NULL: names then come from references. origin: for CloudEvents' source. */

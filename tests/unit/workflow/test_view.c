@@ -320,6 +320,57 @@ START_TEST(cloud_events)
 }
 END_TEST
 
+/* A document has VIEW_FACTS_MAX facts and VIEW_EVENTS_MAX events, the first ones, and says how many more there are. */
+START_TEST(facts_and_events_are_limited)
+{
+	enum { FACTS = VIEW_FACTS_MAX + 3 };
+	struct arena arena;
+	struct entry *entries = memory_zero((FACTS + 1) * sizeof *entries);
+	char last[DIGEST_HEX_LEN + 1];
+
+	arena_init(&arena);
+	entries[0] = (struct entry){.kind = ENTRY_RUN_CREATED, .seq = 1, .data = json_parse(&arena, BYTES_OF("{\"runId\":\"r\",\"workflow\":{}}"), JSON_STRICT, NULL, NULL)};
+	for (uint64_t i = 0; i < FACTS; i++) {
+		struct digest digest = digest_of((struct bytes){(const uint8_t *)&i, sizeof i});
+		struct entry *entry = &entries[1 + i];
+
+		*entry = (struct entry){.kind = ENTRY_FACT_RECORDED, .data = json_object(&arena), .seq = 2 + i};
+		json_set_text(&arena, entry->data, "verdict", "PASSED");
+		json_set_digest(&arena, entry->data, "payload", &digest);
+		if (i == VIEW_FACTS_MAX - 1)
+			digest_hex(&digest, last);
+	}
+	const struct json *run = view_run(&arena, entries, FACTS + 1, NULL, "log", VIEW_FACTS);
+	ck_assert_uint_eq(json_count(json_get(run, "facts")), VIEW_FACTS_MAX);
+	ck_assert_str_eq(json_at(json_get(run, "facts"), VIEW_FACTS_MAX - 1)->string.text, last);
+	ck_assert_double_eq(json_get_number(run, "factsLeftOut", 0), FACTS - VIEW_FACTS_MAX);
+	ck_assert_ptr_null(json_get(run, "eventsLeftOut"));
+	run = view_run(&arena, entries, VIEW_FACTS_MAX + 1, NULL, "log", VIEW_FACTS);
+	ck_assert_uint_eq(json_count(json_get(run, "facts")), VIEW_FACTS_MAX);
+	ck_assert_ptr_null(json_get(run, "factsLeftOut"));
+
+	/* The two events of the run's creation, and one of each task that started. */
+	for (size_t i = 0; i < FACTS; i++) {
+		entries[1 + i] = (struct entry){.kind = ENTRY_TASK_STARTED, .data = json_object(&arena), .seq = 2 + i};
+		json_set_text(&arena, entries[1 + i].data, "runId", "r");
+		json_set_text(&arena, entries[1 + i].data, "stepId", arena_printf(&arena, "/do/0/m/do/0/t#%zu@1", i));
+	}
+	const size_t of_creation = json_count(json_get(view_run(&arena, entries, 1, NULL, "log", VIEW_EVENTS), "events"));
+	const size_t of_task = json_count(json_get(view_run(&arena, entries, 2, NULL, "log", VIEW_EVENTS), "events")) - of_creation;
+	ck_assert_uint_eq(of_task, 2); /* created, started */
+	const size_t fit = (VIEW_EVENTS_MAX - of_creation) / of_task;
+	run = view_run(&arena, entries, fit + 1, NULL, "log", VIEW_EVENTS);
+	ck_assert_uint_eq(json_count(json_get(run, "events")), of_creation + fit * of_task);
+	ck_assert_ptr_null(json_get(run, "eventsLeftOut"));
+	run = view_run(&arena, entries, FACTS + 1, NULL, "log", VIEW_EVENTS);
+	ck_assert_uint_eq(json_count(json_get(run, "events")), VIEW_EVENTS_MAX);
+	ck_assert_double_eq(json_get_number(run, "eventsLeftOut", 0), (double)(of_creation + FACTS * of_task - VIEW_EVENTS_MAX));
+	ck_assert_ptr_null(json_get(run, "factsLeftOut"));
+	free(entries);
+	arena_close(&arena);
+}
+END_TEST
+
 /* 10,000 tasks are shown; of those past it the document says how many there are, each counted once. */
 START_TEST(tasks_are_limited)
 {
@@ -383,4 +434,4 @@ START_TEST(large_inputs_are_shown_once)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-view", pages_give_the_same_document, folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, intervals, overhead_adds_up, include_words, run_document, attempts_of_a_try, other_ends, cloud_events)
+SUITE_MAIN("workflow-view", pages_give_the_same_document, folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, facts_and_events_are_limited, intervals, overhead_adds_up, include_words, run_document, attempts_of_a_try, other_ends, cloud_events)
