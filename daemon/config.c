@@ -865,7 +865,7 @@ static void read_sinks(struct reading *r, const struct json *value, void *target
 	if (!expect(r, value, JSON_OBJECT, "a mapping of names to sinks"))
 		return;
 	if (json_count(value) > CONFIG_SINKS_MAX) {
-		complain(r, false, NULL, "%zu sinks are over the limit of %d", json_count(value), CONFIG_SINKS_MAX);
+		complain(r, false, NULL, "%zu sinks are over the limit of %d (CONFIG_SINKS_MAX)", json_count(value), CONFIG_SINKS_MAX);
 		return;
 	}
 	config->sinks = arena_zero(&config->arena, (json_count(value) + 1) * sizeof *config->sinks);

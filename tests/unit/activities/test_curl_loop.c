@@ -1,8 +1,12 @@
 /* What curl or the loop refuses ends transfers, not the program. The refusals are put in front of the real functions. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "activities/curl_loop.h"
 #include "tests/unit/activities/rig.h"
@@ -14,6 +18,8 @@ static struct rig rig;
 static struct stub stub;
 /* How many calls go through before one is refused; negative: all go through. */
 static int polls_before, actions_before, adds_before;
+/* The descriptor that the next sockets get at least; 0: the lowest that is free. */
+static int lowest_socket;
 
 static bool is_refused(int *before)
 {
@@ -53,8 +59,22 @@ CURLMcode curl_multi_add_handle(CURLM *multi, CURL *easy)
 	return is_refused(&adds_before) ? CURLM_OUT_OF_MEMORY : next(multi, easy);
 }
 
+int socket(int domain, int type, int protocol)
+{
+	int (*next)(int domain, int type, int protocol);
+
+	find_next("socket", &next);
+	int fd = next(domain, type, protocol);
+	if (fd < 0 || lowest_socket == 0)
+		return fd;
+	int high = fcntl(fd, F_DUPFD_CLOEXEC, lowest_socket);
+	close(fd);
+	return high < 0 ? lowest_socket : high; /* a process that may not have so many: the number alone, of nothing that is open */
+}
+
 static void open_all(void)
 {
+	lowest_socket = 0;
 	polls_before = actions_before = adds_before = -1;
 	rig_init(&rig);
 	rig_stub(&rig, &stub);
@@ -194,6 +214,28 @@ START_TEST(cancelled_connects_leave_nothing)
 }
 END_TEST
 
+/* A descriptor past the last that is watched is closed again and its transfer ends as unreachable; the last one serves. */
+START_TEST(high_descriptors_are_refused)
+{
+	struct rlimit limit;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = limit.rlim_max < CURL_SOCKETS_MAX + 1 ? limit.rlim_max : CURL_SOCKETS_MAX + 1;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	open_all();
+	lowest_socket = (int)limit.rlim_cur - 2; /* CURL_SOCKETS_MAX - 1, or the last but one that this process may have */
+	expect(FAILURE_NONE, NULL);
+	unsigned requests = stub.requests;
+	lowest_socket = CURL_SOCKETS_MAX;
+	expect(FAILURE_UNREACHABLE, "127.0.0.1 cannot be reached");
+	ck_assert_uint_eq(stub.requests, requests);
+	ck_assert_int_eq(fcntl(CURL_SOCKETS_MAX, F_GETFD), -1);
+	lowest_socket = 0;
+	expect(FAILURE_NONE, NULL);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("curl-loop");
@@ -206,6 +248,7 @@ int main(void)
 	tcase_add_test(cases, refused_steps_end_transfers);
 	tcase_add_test(cases, refused_transfers_end);
 	tcase_add_test(cases, cancelled_connects_leave_nothing);
+	tcase_add_test(cases, high_descriptors_are_refused);
 	suite_add_tcase(suite, cases);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

@@ -372,6 +372,53 @@ START_TEST(documents_kept_are_bounded)
 }
 END_TEST
 
+static void on_held(struct document_wait *wait)
+{
+	*(bool *)wait->owner = true;
+}
+
+static void hold_and_release(struct digest digest)
+{
+	bool done = false;
+	struct document_wait wait = {.digest = digest, .on_done = on_held, .owner = &done};
+
+	if (!document_hold(rig.activities, &wait))
+		while (!done)
+			uv_run(&rig.loop, UV_RUN_ONCE);
+	ck_assert_msg(wait.document != NULL, "%s", wait.error.message);
+	document_release(rig.activities, wait.document);
+}
+
+/* … and of those DOCUMENTS_BYTES_MAX bytes together: two that fill it stay, a third of one byte drops the least recently used. */
+START_TEST(bytes_of_documents_kept_are_bounded)
+{
+	enum { HALF = DOCUMENTS_BYTES_MAX / 2 };
+	char *text = memory_zero(2 * (size_t)HALF);
+	struct digest digests[3];
+
+	open_all(NULL);
+	text[HALF] = 1;
+	digests[0] = rig_document(&rig, (struct bytes){(const uint8_t *)text, HALF});
+	digests[1] = rig_document(&rig, (struct bytes){(const uint8_t *)text + HALF, HALF});
+	digests[2] = rig_document(&rig, (struct bytes){(const uint8_t *)text, 1});
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < 2; i++)
+			hold_and_release(digests[i]);
+	ck_assert_uint_eq(rig.loads, 2);
+	hold_and_release(digests[2]);
+	hold_and_release(digests[1]);
+	ck_assert_uint_eq(rig.loads, 3);
+	hold_and_release(digests[0]); /* again; the other two are over the limit with it, and the small one goes first */
+	ck_assert_uint_eq(rig.loads, 4);
+	hold_and_release(digests[1]);
+	ck_assert_uint_eq(rig.loads, 4);
+	hold_and_release(digests[2]);
+	ck_assert_uint_eq(rig.loads, 5);
+	close_all();
+	free(text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("extract");
@@ -387,6 +434,7 @@ int main(void)
 	tcase_add_test(cases, bad_documents_are_refused);
 	tcase_add_test(cases, large_documents_leave_the_loop);
 	tcase_add_test(cases, documents_kept_are_bounded);
+	tcase_add_test(cases, bytes_of_documents_kept_are_bounded);
 	suite_add_tcase(suite, cases);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

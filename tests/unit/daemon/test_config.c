@@ -229,6 +229,29 @@ START_TEST(mistakes_are_told_with_their_place)
 }
 END_TEST
 
+/* 32 sinks are read, one more is refused with the limit. */
+START_TEST(sinks_are_limited)
+{
+	for (int extra = 0; extra < 2; extra++) {
+		struct buffer text;
+		struct parsed parsed;
+
+		buffer_init(&text, CONFIG_FILE_MAX);
+		buffer_add_text(&text, "sinks:\n");
+		for (int i = 0; i < CONFIG_SINKS_MAX + extra; i++)
+			buffer_printf(&text, "  s%d: {url: 'http://x'}\n", i);
+		parse(&parsed, buffer_text(&text));
+		ck_assert_uint_eq(parsed.problems.errors, (size_t)extra);
+		if (extra)
+			ck_assert_str_eq(parsed.problems.items[0].message, "33 sinks are over the limit of 32 (CONFIG_SINKS_MAX)");
+		else
+			ck_assert_uint_eq(parsed.config.sink_count, CONFIG_SINKS_MAX);
+		close_parsed(&parsed);
+		buffer_close(&text);
+	}
+}
+END_TEST
+
 /* All of them are told at once. */
 START_TEST(all_mistakes_at_once)
 {
@@ -449,6 +472,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tests, whole_configuration_is_read);
 	tcase_add_test(tests, secrets_are_not_shown);
 	tcase_add_loop_test(tests, mistakes_are_told_with_their_place, 0, COUNT_OF(mistakes));
+	tcase_add_test(tests, sinks_are_limited);
 	tcase_add_test(tests, all_mistakes_at_once);
 	tcase_add_test(tests, hints_name_the_nearest_key);
 	tcase_add_test(tests, rules_are_told_apart);

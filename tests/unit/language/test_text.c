@@ -416,6 +416,32 @@ START_TEST(anchors_are_limited)
 }
 END_TEST
 
+/* 1,000 brackets may open one after the other, in a text that says nothing with them; one more may not. Brackets further apart are not counted. */
+START_TEST(brackets_are_limited)
+{
+	for (int extra = 0; extra < 2; extra++) {
+		struct buffer text;
+
+		buffer_init(&text, DEFINITION_SOURCE_MAX);
+		buffer_add_text(&text, "- '");
+		add_many(&text, YAML_BRACKETS_MAX + (size_t)extra, "[");
+		buffer_add_text(&text, "'\n");
+		expect(&text, TEXT_YAML, extra ? "more than 1000 brackets open one after the other (YAML_BRACKETS_MAX)" : NULL);
+		buffer_close(&text);
+		/* With as many bytes between two as still counts, and one more. */
+		buffer_init(&text, DEFINITION_SOURCE_MAX);
+		buffer_add_text(&text, "- '");
+		for (int i = 0; i <= YAML_BRACKETS_MAX; i++) {
+			buffer_add_char(&text, '{');
+			add_many(&text, YAML_BRACKET_GAP_MAX + 1 - (size_t)extra, "x");
+		}
+		buffer_add_text(&text, "'\n");
+		expect(&text, TEXT_YAML, extra ? "more than 1000 brackets open one after the other (YAML_BRACKETS_MAX)" : NULL);
+		buffer_close(&text);
+	}
+}
+END_TEST
+
 /* A hundred problems are kept, the last says that there are more; all are counted. */
 START_TEST(problems_are_limited)
 {
@@ -555,6 +581,7 @@ int main(void)
 	tcase_add_test(tests, values_are_limited);
 	tcase_add_test(tests, text_of_aliases_is_limited);
 	tcase_add_test(tests, anchors_are_limited);
+	tcase_add_test(tests, brackets_are_limited);
 	tcase_add_test(tests, problems_are_limited);
 	tcase_add_test(tests, warnings_leave_room_for_errors);
 	tcase_add_test(tests, problems_are_always_printable);

@@ -1,6 +1,7 @@
 /* What is decided: entries and effects for each trigger. */
 #include "tests/unit/workflow/fixture.h"
 
+#include "workflow/deciding.h"
 #include "workflow/retry.h"
 
 #define CALL "\"call\":\"http\",\"with\":{\"method\":\"get\",\"endpoint\":\"http://x/\"}"
@@ -676,6 +677,30 @@ START_TEST(failed_evaluations_fault)
 }
 END_TEST
 
+/* A decision asks for DECISION_NEEDS_MAX values at once, each once; what it needs besides these it asks for when it has them. */
+START_TEST(needs_are_limited)
+{
+	struct decision decision = {0};
+	struct deciding d = {.decision = &decision, .arena = &decision.arena};
+	struct decide_context context = {0};
+
+	arena_init(&decision.arena);
+	d.context = &context;
+	for (int round = 0; round < 2; round++)
+		for (uint64_t i = 0; i < DECISION_NEEDS_MAX + 1000; i++) {
+			struct value value = {.digest = digest_of((struct bytes){(const uint8_t *)&i, sizeof(i)}), .size = VALUE_INLINE_MAX + i};
+
+			ck_assert_ptr_null(decide_value_json(&d, &value));
+			if (round == 0)
+				ck_assert_uint_eq(decision.need_count, i < DECISION_NEEDS_MAX ? i + 1 : DECISION_NEEDS_MAX);
+		}
+	ck_assert_uint_eq(decision.need_count, DECISION_NEEDS_MAX);
+	for (size_t i = 0; i < decision.need_count; i++)
+		ck_assert_uint_eq(decision.needs[i].size, VALUE_INLINE_MAX + i);
+	arena_close(&decision.arena);
+}
+END_TEST
+
 /* No more than DECISION_EVALUATIONS_MAX results are asked for at once; the rest comes in the next round. */
 START_TEST(evaluations_at_once_are_limited)
 {
@@ -798,4 +823,4 @@ SUITE_MAIN("workflow-decide", pure_run_is_one_decision, chain_of_calls, stale_tr
 	   what_is_under_way_is_limited, depth_of_values_is_limited, loops_as_deep_as_they_may_be, cancel_and_kill, large_values_end_a_decision, outputs_too_large_together, long_decisions_continue,
 	   large_values_are_loaded, expressions_that_fail, values_have_a_limit, many_values_are_needed,
 	   arguments_have_a_limit, extraction, submissions_compare, expressions_for_jq_are_needed, a_single_result_is_carried_once,
-	   failed_evaluations_fault, evaluations_at_once_are_limited, results_of_one_task_are_limited, settling_commits_what_there_is)
+	   failed_evaluations_fault, needs_are_limited, evaluations_at_once_are_limited, results_of_one_task_are_limited, settling_commits_what_there_is)
