@@ -20,10 +20,11 @@ static bool print_entry(void *arg, const struct json *entry)
 		arena_init(&arena);
 		const struct json *data = json_get(entry, "data");
 		const char *step = json_get_text(data, "stepId"), *class = json_get_text(data, "class"), *verdict = json_get_text(data, "verdict");
-		double attempt = json_get_number(data, "attempt", 0);
+		double attempt = json_get_number(data, "attempt", 0), event = json_get_number(data, "eventSeq", 0);
+		const char *number = attempt > 0 ? arena_printf(&arena, "  attempt %.0f", attempt) : event > 0 ? arena_printf(&arena, "  event %.0f", event) : "";
 		output_line(&command->output, "%8.0f  %s  %-*s%s%s%s%s", json_get_number(entry, "seq", 0),
 			    command->output.time_format == TIME_RELATIVE ? json_get_text(entry, "ts") : output_time(&command->output, &arena, json_get_text(entry, "ts")),
-			    step == NULL && class == NULL && verdict == NULL ? 0 : 19, json_get_text(entry, "kind"), step == NULL ? "" : step, attempt > 0 ? arena_printf(&arena, "  attempt %.0f", attempt) : "",
+			    step == NULL && class == NULL && verdict == NULL ? 0 : 19, json_get_text(entry, "kind"), step == NULL ? "" : step, number,
 			    class != NULL || verdict != NULL ? "  " : "", verdict != NULL ? verdict : class != NULL ? class : "");
 		arena_close(&arena);
 	}

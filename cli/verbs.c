@@ -141,7 +141,7 @@ const struct verb verbs[] = {
 	{"count", "", "Count runs", NULL, "reprise count --status running", 0, 0, count_options, command_count},
 	{"show", "RUN", "Show one run: its tasks, input, output, error", NULL, "reprise show 01JC3V0Q9T5Z8W2N4M6K7H1B3D -o json", 1, 1, show_options, command_show},
 	{"result", "RUN", "Print what a run gave", NULL, "reprise result 01JC3V0Q9T5Z8W2N4M6K7H1B3D --wait", 1, 1, result_options, command_result},
-	{"events", "RUN", "Print a run's journal entries", NULL, "reprise events 01JC3V0Q9T5Z8W2N4M6K7H1B3D -f", 1, 1, events_options, command_events},
+	{"events", "RUN", "Print a run's journal entries", "One entry a line, with -o json too.", "reprise events 01JC3V0Q9T5Z8W2N4M6K7H1B3D -f", 1, 1, events_options, command_events},
 	{"cancel", "RUN…", "Cancel runs; - reads ids from standard input", NULL, "reprise list --status running -o ids | reprise cancel - --reason 'wrong input'", 1, COMMAND_IDS_MAX,
 	 cancel_options, command_cancel},
 	{"kill", "RUN…", "End runs at once, without letting tasks clean up", NULL, "reprise kill 01JC3V0Q9T5Z8W2N4M6K7H1B3D --reason 'stuck'", 1, COMMAND_IDS_MAX, cancel_options, command_kill},

@@ -285,6 +285,8 @@ await test('a listen takes events that were sent or emitted, before it within th
 	await daemon.post('/v1/runs', { id: 'emits', definition: definition('emits', [{ tell: { emit: { event: { with: { source: 'urn:x', type: 'out', data: { from: '${ $workflow.id }' } } } } } }]) }, 201);
 	const emitted = await daemon.ended('emits');
 	equal((await daemon.ended('all')).output, ['text', { from: 'emits' }], 'sent and emitted');
+	const consumed = await journalOf(daemon, 'event.consumed');
+	match(daemon.cli('events', 'all').stdout, new RegExp(`event.consumed +/do/0/wait@1 {2}event ${consumed.findLast(e => e.data.runId === 'all').data.eventSeq}\\n`), 'which event');
 	const told = (await feed(daemon, 100)).find(e => e.type === 'out');
 	equal([told.source, told.data], ['urn:x', { from: 'emits' }], 'on the feed');
 	equal(emitted.events.filter(e => e.type === 'out').map(e => e.id), [told.id], 'in the run document');
