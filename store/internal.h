@@ -27,6 +27,7 @@ enum {
 	STORE_CHECKPOINT_EVERY_MS = 60000,
 	STORE_WAL_MIB = 4,
 	STORE_WAL_GATHERED_MAX = 128 << 10, /* bytes of a commit that are written to the WAL as one */
+	STORE_TURN_US = 10000, /* so long one turn of the loop tells of what was committed and read; the rest is told of in the next one */
 	STORE_POLL_US = 300, /* so long the loop looks for a commit's end without sleeping; not after one that took longer */
 	STORE_EXPECT_US = 400, /* so long the writer looks for an append that store_expect() told of */
 	STORE_THREAD_STACK = 1 << 20,
@@ -256,6 +257,7 @@ struct store {
 	bool may_poll; /* there is a second CPU for the thread that is waited for */
 	struct list staged_urgent, staged, staged_signs;
 	struct list returned, returned_signs, returned_reads; /* callbacks to fire */
+	bool more_came; /* behind those */
 	unsigned depth, signs, reads; /* accepted, callback not fired yet */
 	bool closing, threads_running, told_broken;
 

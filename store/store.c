@@ -416,44 +416,63 @@ static void tell_broken(struct store *store)
 		store->options.on_broken(store->options.arg, &store->broken);
 }
 
-/* The lists are the store's and not this call's, as a callback may close the store, which drains them too. */
-static void drain(struct store *store)
+static bool is_told_all(const struct store *store)
 {
+	return list_empty(&store->returned) && list_empty(&store->returned_signs) && list_empty(&store->returned_reads);
+}
+
+/* The lists are the store's and not this call's, as a callback may close the store, which drains them too. What came back later is
+ * only looked at when they are empty: so a read never shows a commit that its own append has not been told of yet. */
+static void drain(struct store *store, uint64_t until_us)
+{
+	bool in_time = true;
 	struct list *first;
 
-	uv_mutex_lock(&store->lock); /* uv_async_send() coalesces: take all, never count. */
-	atomic_store(&store->is_done, false);
-	list_move_all(&store->returned, &store->done);
-	list_move_all(&store->returned_signs, &store->done_signs);
-	list_move_all(&store->returned_reads, &store->done_reads);
-	uv_mutex_unlock(&store->lock);
-	while ((first = take_first(&store->returned)) != NULL) {
+	if (!is_told_all(store)) {
+		store->more_came = true; /* perhaps: what woke us may have been that */
+	} else {
+		store->more_came = false;
+		uv_mutex_lock(&store->lock); /* uv_async_send() coalesces: take all, never count. */
+		atomic_store(&store->is_done, false);
+		list_move_all(&store->returned, &store->done);
+		list_move_all(&store->returned_signs, &store->done_signs);
+		list_move_all(&store->returned_reads, &store->done_reads);
+		uv_mutex_unlock(&store->lock);
+	}
+	while (in_time && (first = take_first(&store->returned)) != NULL) {
 		struct store_append *append = CONTAINER_OF(first, struct store_append, link);
 
 		store->depth--;
 		store->last_commit_us = append->committed_us > append->handed_us ? append->committed_us - append->handed_us : 0;
 		append->on_done(append);
+		in_time = store->options.now_us() < until_us;
 	}
-	while ((first = take_first(&store->returned_signs)) != NULL) {
+	while (in_time && (first = take_first(&store->returned_signs)) != NULL) {
 		struct store_sign *sign = CONTAINER_OF(first, struct store_sign, link);
 
 		store->signs--;
 		sign->on_done(sign);
+		in_time = store->options.now_us() < until_us;
 	}
-	while ((first = take_first(&store->returned_reads)) != NULL) {
+	while (in_time && (first = take_first(&store->returned_reads)) != NULL) {
 		struct store_read *read = CONTAINER_OF(first, struct store_read, link);
 
 		store->reads--;
 		read->on_done(read);
+		in_time = store->options.now_us() < until_us;
 	}
 	tell_broken(store);
 }
 
+/* A transaction may hold thousands of appends, and what each brings about takes a moment: others have their turns in between. */
 static void receive(struct store *store)
 {
-	drain(store);
-	if (!store->closing)
-		keep_loop_alive(store);
+	drain(store, store->options.now_us() + STORE_TURN_US);
+	if (store->closing)
+		return;
+	keep_loop_alive(store);
+	if (!is_told_all(store) || store->more_came)
+		uv_async_send(&store->async);
 }
 
 static void on_async(uv_async_t *handle)
@@ -766,7 +785,7 @@ void store_close(struct store *store)
 	if (!atomic_load(&store->is_broken) && commit_sign_checkpoint(store, true, &error) != 0)
 		log_error(LOG_STORE, "%s", error.message);
 	while (store->depth + store->signs + store->reads > 0)
-		drain(store);
+		drain(store, UINT64_MAX);
 	tell_broken(store);
 	reader_close_connection(&store->reader);
 	connection_close(&store->wal_connection);

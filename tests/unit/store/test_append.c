@@ -110,6 +110,88 @@ START_TEST(group_commit_in_order)
 }
 END_TEST
 
+enum { SLOW_APPENDS = 40, SLOW_US = 2000 };
+struct slow {
+	struct store_append append;
+	struct entry entry;
+	unsigned *turns, *done;
+	unsigned order, of_turn;
+};
+
+static void on_turn(uv_check_t *check)
+{
+	unsigned *turns = check->data;
+
+	(*turns)++;
+}
+
+static void on_slow_done(struct store_append *append)
+{
+	struct slow *slow = append->owner;
+	uint64_t end = fixture_now_us() + SLOW_US;
+
+	slow->order = (*slow->done)++;
+	slow->of_turn = *slow->turns;
+	while (fixture_now_us() < end)
+		;
+}
+
+static void work_nothing(struct store_reader *reader, struct store_read *read)
+{
+	(void)reader;
+	(void)read;
+}
+
+static void on_nothing_read(struct store_read *read)
+{
+	struct slow *slow = read->owner;
+
+	slow->order = (*slow->done)++;
+	arena_close(&read->arena);
+}
+
+/* What comes back together and takes long does not hold the loop: it is told of over several turns, in order, and a read only
+ * when the appends that came back before it were. */
+START_TEST(returns_over_several_turns)
+{
+	struct fixture f;
+	uv_check_t check;
+	struct slow slow[SLOW_APPENDS], behind;
+	struct store_read read = {.work = work_nothing, .on_done = on_nothing_read, .owner = &behind};
+	unsigned turns = 0, done = 0, most = 0;
+	char id[16];
+
+	fixture_start(&f);
+	ck_assert_int_eq(uv_check_init(&f.loop, &check), 0);
+	check.data = &turns;
+	ck_assert_int_eq(uv_check_start(&check, on_turn), 0);
+	uv_unref((uv_handle_t *)&check);
+	for (unsigned i = 0; i < SLOW_APPENDS; i++) {
+		slow[i] = (struct slow){.turns = &turns, .done = &done};
+		snprintf(id, sizeof id, "slow%u", i);
+		make_created(&f.arena, &slow[i].entry, arena_text(&f.arena, id), "one", NULL);
+		slow[i].append = (struct store_append){.entries = &slow[i].entry, .entry_count = 1, .on_done = on_slow_done, .owner = &slow[i]};
+		ck_assert_int_eq(store_append(f.store, &slow[i].append), 0);
+	}
+	while (done == 0)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	behind = (struct slow){.done = &done};
+	ck_assert_int_eq(store_read(f.store, &read), 0);
+	uv_run(&f.loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(done, SLOW_APPENDS + 1);
+	ck_assert_uint_eq(behind.order, SLOW_APPENDS);
+	for (unsigned i = 0, count = 0; i < SLOW_APPENDS; i++) {
+		ck_assert_uint_eq(slow[i].order, i);
+		count = i > 0 && slow[i].of_turn == slow[i - 1].of_turn ? count + 1 : 1;
+		most = count > most ? count : most;
+	}
+	ck_assert_uint_le(most, STORE_TURN_US / SLOW_US);
+	ck_assert_uint_ge(slow[SLOW_APPENDS - 1].of_turn - slow[0].of_turn, SLOW_APPENDS * SLOW_US / STORE_TURN_US - 1);
+	uv_close((uv_handle_t *)&check, NULL);
+	fixture_end(&f);
+}
+END_TEST
+
 /* An urgent append that is staged last is committed first. */
 START_TEST(urgent_goes_first)
 {
@@ -289,6 +371,6 @@ START_TEST(close_commits_what_is_staged)
 }
 END_TEST
 
-TEST_MAIN("store-append", append_commit_read, group_commit_in_order, urgent_goes_first, conflict_is_its_own,
+TEST_MAIN("store-append", append_commit_read, group_commit_in_order, returns_over_several_turns, urgent_goes_first, conflict_is_its_own,
 	  late_and_invalid_entries_are_refused, definition_conflict, purged_ids_stay_taken,
 	  clock_before_1970, close_commits_what_is_staged)
