@@ -33,6 +33,7 @@ struct event_trigger {
 	struct arena arena;
 	struct answered *answers;
 	size_t answer_count;
+	struct arena asked; /* of `wanted`, until it is answered */
 	struct evaluation wanted;
 	bool wants;
 	struct jq_request jq;
@@ -53,27 +54,43 @@ static const struct json *get_value(void *context, const char *name)
 	return strcmp(name, ".") == 0 ? e->self : NULL;
 }
 
+static const struct answered *find_answer(const struct event_trigger *trigger, const struct digest *request)
+{
+	const struct answered *answer = trigger->answers;
+
+	while (answer && !digest_equal(&answer->request, request))
+		answer = answer->next;
+	return answer;
+}
+
 static int evaluate_jq(void *context, const char *text, const struct json **result, struct error *error)
 {
 	const struct evaluating *e = context;
 	struct event_trigger *trigger = e->trigger;
+	const struct answered *answer = NULL;
 	struct evaluation evaluation;
+	struct arena scratch; /* with each answer the event is matched anew, and all requests are made again */
 
-	if (evaluation_request(&trigger->arena, text, e->self, NULL, NULL, 0, &evaluation, error) != 0)
-		return ERR_INVALID;
-	struct digest digest = digest_of(evaluation.request);
-	for (const struct answered *answer = trigger->answers; answer; answer = answer->next) {
-		if (!digest_equal(&answer->request, &digest))
-			continue;
-		if (!json_is(answer->kept, JSON_ARRAY))
-			return error_set(error, ERR_INVALID, "%s", json_is(answer->kept, JSON_STRING) ? answer->kept->string.text : "jq failed");
-		*result = json_at(answer->kept, 0);
-		return *result ? 0 : error_set(error, ERR_INVALID, "jq gave nothing");
+	arena_init(&scratch);
+	int code = evaluation_request(&scratch, text, e->self, NULL, NULL, 0, &evaluation, error);
+	if (code == 0) {
+		struct digest digest = digest_of(evaluation.request);
+		answer = find_answer(trigger, &digest);
+		if (!answer && !trigger->wants) {
+			arena_close(&trigger->asked);
+			trigger->wanted = (struct evaluation){.expression = text, .request = arena_bytes(&trigger->asked, evaluation.request)};
+			trigger->wants = true;
+		}
 	}
-	if (!trigger->wants)
-		trigger->wanted = evaluation;
-	trigger->wants = true;
-	return error_set(error, ERR_NOT_FOUND, "jq has to be asked");
+	arena_close(&scratch);
+	if (code != 0)
+		return ERR_INVALID;
+	if (!answer)
+		return error_set(error, ERR_NOT_FOUND, "jq has to be asked");
+	if (!json_is(answer->kept, JSON_ARRAY))
+		return error_set(error, ERR_INVALID, "%s", json_is(answer->kept, JSON_STRING) ? answer->kept->string.text : "jq failed");
+	*result = json_at(answer->kept, 0);
+	return *result ? 0 : error_set(error, ERR_INVALID, "jq gave nothing");
 }
 
 static int evaluate(void *context, const struct json *self, const struct json *template, const char *expression, const struct json **result, struct error *error)
@@ -153,6 +170,7 @@ static void end_event(struct event_trigger *trigger)
 	trigger->answers = NULL;
 	trigger->answer_count = 0;
 	arena_close(&trigger->arena);
+	arena_close(&trigger->asked);
 }
 
 static void forget(struct event_trigger *trigger)
@@ -196,6 +214,8 @@ static void match(struct event_trigger *trigger)
 		ask(trigger);
 		return;
 	}
+	if (code == ERR_NOT_FOUND && trigger->wants)
+		error_set(&error, ERR_TOO_LARGE, "it needs more than %d evaluations (TRIGGER_EVALUATIONS_MAX)", TRIGGER_EVALUATIONS_MAX);
 	if (code != 0)
 		log_warn(LOG_ENGINE, "schedule=%s event %llu is passed over: %s", trigger->name, (unsigned long long)trigger->event->seq, error.message);
 	if (code == 0 && found.matches) {
@@ -226,6 +246,7 @@ struct event_trigger *event_trigger_new(const struct event_trigger_config *confi
 	definition_hold(config->definition);
 	arena_init(&trigger->arena);
 	arena_init(&trigger->kept);
+	arena_init(&trigger->asked);
 	buffer_init(&trigger->input, TRIGGER_BYTES_MAX);
 	CHECK(uv_timer_init(config->loop, &trigger->retry) == 0);
 	trigger->retry.data = trigger;
@@ -253,6 +274,7 @@ static void free_trigger(struct event_trigger *trigger)
 	definition_release(trigger->config.definition);
 	arena_close(&trigger->arena);
 	arena_close(&trigger->kept);
+	arena_close(&trigger->asked);
 	buffer_close(&trigger->input);
 	uv_close((uv_handle_t *)&trigger->retry, on_closed);
 }
