@@ -272,7 +272,7 @@ static void read_listen_item(struct reading *r, const struct json *value)
 	if (check_listen(value->string.text, &path, &error) != 0)
 		complain(r, false, NULL, "%s", error.message);
 	else if (config->listen_count == CONFIG_LISTEN_MAX)
-		complain(r, false, NULL, "more than %d addresses", CONFIG_LISTEN_MAX);
+		complain(r, false, NULL, "more than %d addresses (CONFIG_LISTEN_MAX)", CONFIG_LISTEN_MAX);
 	else
 		config->listen[config->listen_count++] = path;
 }
@@ -824,7 +824,7 @@ static void read_types(struct reading *r, const struct json *value, void *target
 	if (!expect(r, value, JSON_ARRAY, "a list such as [com.example.paid, 'io.serverlessworkflow.workflow.*']"))
 		return;
 	if (json_count(value) == 0 || json_count(value) > CONFIG_SINK_WORDS_MAX)
-		complain(r, false, "left out, every event is sent", "%zu types; 1 to %d are possible", json_count(value), CONFIG_SINK_WORDS_MAX);
+		complain(r, false, "left out, every event is sent", "%zu types; 1 to %d are possible (CONFIG_SINK_WORDS_MAX)", json_count(value), CONFIG_SINK_WORDS_MAX);
 	for (size_t i = 0; i < json_count(value); i++) {
 		size_t before = enter_item(r, i);
 		const char *text = NULL;
@@ -843,7 +843,7 @@ static void read_sink_headers(struct reading *r, const struct json *value, void 
 	if (!expect(r, value, JSON_OBJECT, "a mapping of names to texts"))
 		return;
 	if (json_count(value) > CONFIG_SINK_WORDS_MAX)
-		complain(r, false, NULL, "%zu headers are over the limit of %d", json_count(value), CONFIG_SINK_WORDS_MAX);
+		complain(r, false, NULL, "%zu headers are over the limit of %d (CONFIG_SINK_WORDS_MAX)", json_count(value), CONFIG_SINK_WORDS_MAX);
 	for (size_t i = 0; i < json_count(value); i++) {
 		size_t before = enter(r, value->object.members[i].name);
 		const char *text = NULL;

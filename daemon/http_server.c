@@ -382,7 +382,7 @@ void request_answer(struct request *request, unsigned status, const char *conten
 		struct error error;
 		buffer_close(body);
 		buffer_init(&request->answer, ANSWER_MAX);
-		error_set(&error, ERR_TOO_LARGE, "the answer is over the limit of %d bytes; ask for less (limit, include)", ANSWER_MAX);
+		error_set(&error, ERR_TOO_LARGE, "the answer is over the limit of %d bytes; ask for less: limit, include (ANSWER_MAX)", ANSWER_MAX);
 		request->status = 500;
 		request->content_type = "application/problem+json";
 		json_print(problem_json(&request->arena, 500, &error), &request->answer);

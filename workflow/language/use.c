@@ -197,7 +197,7 @@ static void check_secrets(struct checker *checker, const struct json *names)
 	if (!checker_type(checker, names, JSON_ARRAY, false))
 		return;
 	if (names->array.count > SECRETS_MAX) {
-		checker_fail(checker, NULL, "more than %d secrets", SECRETS_MAX);
+		checker_fail(checker, NULL, "more than %d secrets (SECRETS_MAX)", SECRETS_MAX);
 		return;
 	}
 	for (size_t i = 0; i < names->array.count; i++) {
@@ -229,7 +229,7 @@ void use_check(struct checker *checker, const struct json *use)
 	len = checker_enter(checker, "authentications");
 	if (checker_type(checker, authentications, JSON_OBJECT, false)) {
 		if (authentications->object.count > AUTHENTICATIONS_MAX)
-			checker_fail(checker, NULL, "more than %d authentications", AUTHENTICATIONS_MAX);
+			checker_fail(checker, NULL, "more than %d authentications (AUTHENTICATIONS_MAX)", AUTHENTICATIONS_MAX);
 		for (size_t i = 0; i < authentications->object.count && i < AUTHENTICATIONS_MAX; i++) {
 			inner_len = checker_enter(checker, authentications->object.members[i].name);
 			check_authentication(checker, authentications->object.members[i].value, false);

@@ -252,6 +252,43 @@ START_TEST(sinks_are_limited)
 }
 END_TEST
 
+/* So are addresses, folders of resources, and the types and headers of a sink. */
+START_TEST(lists_are_limited)
+{
+	static const struct {
+		const char *before, *item, *after; /* %d: a number */
+		int max;
+		const char *message;
+	} cases[] = {
+		{"listen: [", "'unix:/run/a%d', ", "]\n", CONFIG_LISTEN_MAX, "more than 8 addresses (CONFIG_LISTEN_MAX)"},
+		{"resources: [", "/r%d, ", "]\n", CONFIG_RESOURCE_FOLDERS_MAX, "65 folders are over the limit of 64 (CONFIG_RESOURCE_FOLDERS_MAX)"},
+		{"sinks: {a: {url: 'http://x', types: [", "t%d, ", "]}}\n", CONFIG_SINK_WORDS_MAX, "65 types; 1 to 64 are possible (CONFIG_SINK_WORDS_MAX)"},
+		{"sinks: {a: {url: 'http://x', headers: {", "h%d: x, ", "}}}\n", CONFIG_SINK_WORDS_MAX, "65 headers are over the limit of 64 (CONFIG_SINK_WORDS_MAX)"},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		for (int extra = 0; extra < 2; extra++) {
+			struct buffer text;
+			struct parsed parsed;
+
+			buffer_init(&text, CONFIG_FILE_MAX);
+			buffer_add_text(&text, cases[i].before);
+			for (int k = 0; k < cases[i].max + extra; k++) {
+				const char *number = strchr(cases[i].item, '%');
+
+				buffer_printf(&text, "%.*s%d%s", (int)(number - cases[i].item), cases[i].item, k, number + 2);
+			}
+			buffer_add_text(&text, cases[i].after);
+			parse(&parsed, buffer_text(&text));
+			ck_assert_msg(parsed.problems.errors == (size_t)extra, "%s: %zu errors: %s", cases[i].before, parsed.problems.errors, parsed.problems.count ? parsed.problems.items[0].message : "");
+			if (extra)
+				ck_assert_str_eq(parsed.problems.items[0].message, cases[i].message);
+			close_parsed(&parsed);
+			buffer_close(&text);
+		}
+}
+END_TEST
+
 /* All of them are told at once. */
 START_TEST(all_mistakes_at_once)
 {
@@ -473,6 +510,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tests, secrets_are_not_shown);
 	tcase_add_loop_test(tests, mistakes_are_told_with_their_place, 0, COUNT_OF(mistakes));
 	tcase_add_test(tests, sinks_are_limited);
+	tcase_add_test(tests, lists_are_limited);
 	tcase_add_test(tests, all_mistakes_at_once);
 	tcase_add_test(tests, hints_name_the_nearest_key);
 	tcase_add_test(tests, rules_are_told_apart);

@@ -1,5 +1,6 @@
 /* Limits of daemon/ that whole programs reach slowly or not at all, over a real store: events forgotten with one entry, evaluations of one
- * event, appends that wait. */
+ * event, appends that wait, bytes of an answer. */
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -306,4 +307,71 @@ START_TEST(a_full_queue_is_told)
 }
 END_TEST
 
-TEST_MAIN("daemon_limits", forgotten_in_portions, evaluations_are_limited, a_full_queue_is_told)
+/* --- answers ----------------------------------------------------------------------------------------------------------- */
+
+static uint64_t take_headers(void *arg, struct request *request)
+{
+	(void)arg;
+	(void)request;
+	return 0;
+}
+
+/* As many bytes as may be, of which nothing is copied, with one more: what does not fit is not added. */
+static void answer_too_much(void *arg, struct request *request)
+{
+	struct buffer body;
+
+	buffer_init(&body, ANSWER_MAX);
+	buffer_add_bytes(&body, (struct bytes){arg, (size_t)ANSWER_MAX + 1});
+	ck_assert(body.overflow);
+	request_answer(request, 200, "application/octet-stream", &body);
+}
+
+static uint64_t zero_us(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+/* An answer past ANSWER_MAX bytes is none: 500, with the limit's name. */
+START_TEST(answers_are_limited)
+{
+	void *much = mmap(NULL, (size_t)ANSWER_MAX + 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	const struct http_handler handler = {.arg = much, .on_headers = take_headers, .on_request = answer_too_much, .now_us = zero_us};
+	static const char request[] = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+	struct http_server *server;
+	struct config config;
+	struct fixture f;
+	char path[300], answer[2048] = {0};
+	size_t len = 0;
+	ssize_t got;
+
+	ck_assert_ptr_ne(much, MAP_FAILED);
+	fixture_start(&f);
+	config_init(&config);
+	snprintf(path, sizeof path, "%s/s", f.folder);
+	config.listen[config.listen_count++] = path;
+	ck_assert_msg(http_server_open(&server, &f.loop, &config, &handler, &f.error) == 0, "%s", f.error.message);
+	int client = connect_to(path);
+	ck_assert_int_eq(write(client, request, sizeof request - 1), (ssize_t)sizeof request - 1);
+	while ((got = recv(client, answer + len, sizeof answer - 1 - len, MSG_DONTWAIT)) != 0)
+		if (got > 0)
+			len += (size_t)got;
+		else
+			uv_run(&f.loop, UV_RUN_NOWAIT);
+	close(client);
+	ck_assert_msg(strncmp(answer, "HTTP/1.1 500 ", 13) == 0, "%s", answer);
+	ck_assert_msg(strstr(answer, "\r\nContent-Type: application/problem+json\r\n") != NULL, "%s", answer);
+	ck_assert_msg(strstr(answer, "the answer is over the limit of 536870912 bytes; ask for less: limit, include (ANSWER_MAX)") != NULL, "%s", answer);
+	http_server_stop_accepting(server);
+	http_server_close(server);
+	for (int turn = 0; turn < 20; turn++)
+		uv_run(&f.loop, UV_RUN_NOWAIT);
+	http_server_free(server);
+	config_close(&config);
+	munmap(much, (size_t)ANSWER_MAX + 1);
+	fixture_end(&f);
+}
+END_TEST
+
+TEST_MAIN("daemon_limits", forgotten_in_portions, evaluations_are_limited, a_full_queue_is_told, answers_are_limited)

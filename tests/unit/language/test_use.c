@@ -241,5 +241,32 @@ START_TEST(functions_do_not_explode)
 }
 END_TEST
 
+/* 256 secrets, and 256 authentications, may be named; one more is told with the limit. */
+START_TEST(names_are_limited)
+{
+	for (int kind = 0; kind < 2; kind++)
+		for (int extra = 0; extra < 2; extra++) {
+			struct problems problems;
+			struct buffer text;
+
+			buffer_init(&text, 100000);
+			buffer_add_text(&text, kind ? DOCUMENT "use: {authentications: {" : DOCUMENT "use: {secrets: [");
+			for (int i = 0; i < 256 + extra; i++)
+				buffer_printf(&text, kind ? "n%d: {basic: {username: u, password: p}}, " : "n%d, ", i);
+			buffer_add_text(&text, kind ? "}}\ndo: []\n" : "]}\ndo: []\n");
+			struct definition *definition = load(buffer_text(&text), &problems);
+			if (extra) {
+				ck_assert_ptr_null(definition);
+				ck_assert_str_eq(problems.items[0].message, kind ? "more than 256 authentications (AUTHENTICATIONS_MAX)" : "more than 256 secrets (SECRETS_MAX)");
+			} else {
+				ck_assert_msg(definition != NULL, "%s", problems.count ? problems.items[0].message : "");
+				definition_free(definition);
+			}
+			problems_close(&problems);
+			buffer_close(&text);
+		}
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("use", calls_are_made_complete, functions_are_expanded, mistakes_have_their_place, functions_have_a_depth, functions_have_a_size, functions_do_not_explode)
+SUITE_MAIN("use", calls_are_made_complete, functions_are_expanded, mistakes_have_their_place, functions_have_a_depth, functions_have_a_size, functions_do_not_explode, names_are_limited)
