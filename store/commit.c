@@ -52,7 +52,20 @@ static void remember_files(struct store *store)
 			store->files[i].name = names[i];
 			store->files[i].device = status.st_dev;
 			store->files[i].inode = status.st_ino;
+			store->files[i].size = 0;
 		}
+}
+
+/* The journal never shrinks by our hands (the log does, see journal_size_limit): what is gone of it was cut off by somebody, and what
+ * we wrote behind that would be acknowledged into a journal that cannot be opened again. */
+static bool is_cut_short(struct store *store, size_t i, const struct stat *status)
+{
+	if (strcmp(store->files[i].name, "journal.db") != 0)
+		return false;
+	if (status->st_size < store->files[i].size)
+		return true;
+	store->files[i].size = status->st_size;
+	return false;
 }
 
 /* A file that was moved away or deleted still takes what we write, and the next start would know nothing of it; without the
@@ -71,6 +84,8 @@ static int check_files(struct store *store, struct error *error)
 			return error_set(error, ERR_IO,
 					 "%s/%s was moved, deleted or replaced while it was in use. Put it back, then start again",
 					 store->data_dir, name);
+		if (is_cut_short(store, i, &status))
+			return error_set(error, ERR_IO, "%s/%s was cut short while it was in use. Start again from a copy of the folder", store->data_dir, name);
 	}
 	return 0;
 }

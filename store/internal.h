@@ -244,6 +244,7 @@ struct store {
 		const char *name;
 		dev_t device;
 		ino_t inode;
+		off_t size; /* of journal.db, the largest seen */
 	} files[STORE_FILES]; /* those that must stay where they are; the writer's */
 	struct store_counters counters;
 

@@ -351,6 +351,31 @@ START_TEST(clock_before_1970)
 }
 END_TEST
 
+/* A journal that somebody cut short takes nothing more: the store is broken, and says why. */
+START_TEST(cut_short_while_in_use)
+{
+	struct fixture f;
+	struct entry entry;
+	char path[300];
+	struct stat status;
+
+	fixture_start(&f);
+	make_created(&f.arena, &entry, "r1", "one", NULL);
+	append_ok(&f, &entry, 1);
+	fixture_reopen(&f); /* All of it is in journal.db now. */
+	make_created(&f.arena, &entry, "r2", "one", NULL);
+	append_ok(&f, &entry, 1);
+	snprintf(path, sizeof path, "%s/journal.db", f.folder);
+	ck_assert_int_eq(stat(path, &status), 0);
+	ck_assert_int_eq(truncate(path, status.st_size - 4096), 0);
+	make_created(&f.arena, &entry, "r3", "one", NULL);
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_IO);
+	ck_assert_uint_eq(f.broken, 1);
+	ck_assert_ptr_nonnull(strstr(f.error.message, "journal.db was cut short"));
+	fixture_end(&f);
+}
+END_TEST
+
 /* Closing lets what is staged commit and fires its callbacks; what these submit is refused. */
 START_TEST(close_commits_what_is_staged)
 {
@@ -373,4 +398,4 @@ END_TEST
 
 TEST_MAIN("store-append", append_commit_read, group_commit_in_order, returns_over_several_turns, urgent_goes_first, conflict_is_its_own,
 	  late_and_invalid_entries_are_refused, definition_conflict, purged_ids_stay_taken,
-	  clock_before_1970, close_commits_what_is_staged)
+	  clock_before_1970, cut_short_while_in_use, close_commits_what_is_staged)
