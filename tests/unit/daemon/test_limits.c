@@ -97,14 +97,15 @@ struct fired {
 	struct event_trigger *trigger;
 	unsigned count;
 	uint64_t seq;
+	size_t bytes; /* of the input; 0: none was given */
 };
 
 static void on_fire(void *arg, struct bytes input, uint64_t seq, int64_t time_ms)
 {
 	struct fired *fired = arg;
 
-	(void)input;
 	(void)time_ms;
+	fired->bytes = input.data ? input.len : 0;
 	fired->count++;
 	fired->seq = seq;
 	event_trigger_next(fired->trigger);
@@ -211,6 +212,60 @@ START_TEST(evaluations_are_limited)
 	event_hub_close(hub);
 	jq_pool_close(jq);
 	buffer_close(&text);
+	definition_release(definition);
+	fixture_end(&f);
+}
+END_TEST
+
+/* The events of one firing have TRIGGER_BYTES_MAX bytes together; more fire without an input, which the owner tells of. */
+START_TEST(bytes_of_a_firing_are_limited)
+{
+	enum { EVENT_BYTES = 1000000, FIT = TRIGGER_BYTES_MAX / EVENT_BYTES };
+	struct event_filter filters[FIT + 1] = {0};
+	struct problems problems;
+	struct fixture f;
+
+	fixture_start(&f);
+	struct event_attribute attribute = {.name = "type", .wants = EVENT_WANTS_VALUE, .value = json_text(&f.arena, "t"), .is_literal = true};
+	problems_init(&problems);
+	struct definition *definition = definition_load(BYTES_OF("document: {dsl: '1.0.3', namespace: a, name: b, version: '1.0.0'}\ndo: []\n"), TEXT_YAML, &problems);
+	ck_assert_ptr_nonnull(definition);
+	problems_close(&problems);
+	struct event_hub *hub = event_hub_new(&f.loop, f.store);
+	const char *data = arena_printf(&f.arena, ",\"data\":\"%0*d\"", EVENT_BYTES, 0);
+	for (size_t i = 0; i <= FIT; i++)
+		filters[i] = (struct event_filter){.attributes = &attribute, .attribute_count = 1};
+	for (size_t extra = 0; extra < 2; extra++) {
+		struct event_strategy strategy = {.kind = EVENTS_ALL, .filters = filters, .filter_count = FIT + extra};
+		struct fired fired = {0};
+		uint64_t first = 0;
+
+		for (size_t i = 0; i < FIT + extra; i++) {
+			struct entry entry;
+
+			make_event(&f, &entry, data);
+			append_ok(&f, &entry, 1);
+			if (i == 0)
+				first = entry.seq;
+		}
+		const struct event_trigger_config config = {.loop = &f.loop, .hub = hub, .name = "a.b", .definition = definition, .strategy = &strategy, .after_seq = first - 1, .on_fire = on_fire, .arg = &fired};
+		fired.trigger = event_trigger_new(&config);
+		event_hub_wake(hub);
+		for (int turn = 0; turn < 2000 && fired.count == 0; turn++) {
+			uv_run(&f.loop, UV_RUN_NOWAIT);
+			uv_sleep(2);
+		}
+		ck_assert_uint_eq(fired.count, 1);
+		if (extra)
+			ck_assert_uint_eq(fired.bytes, 0);
+		else
+			ck_assert_uint_gt(fired.bytes, (size_t)FIT * EVENT_BYTES);
+		event_trigger_end(fired.trigger);
+	}
+	event_hub_stop(hub);
+	while (event_hub_is_reading(hub))
+		uv_run(&f.loop, UV_RUN_ONCE);
+	event_hub_close(hub);
 	definition_release(definition);
 	fixture_end(&f);
 }
@@ -374,4 +429,4 @@ START_TEST(answers_are_limited)
 }
 END_TEST
 
-TEST_MAIN("daemon_limits", forgotten_in_portions, evaluations_are_limited, a_full_queue_is_told, answers_are_limited)
+TEST_MAIN("daemon_limits", forgotten_in_portions, evaluations_are_limited, bytes_of_a_firing_are_limited, a_full_queue_is_told, answers_are_limited)
