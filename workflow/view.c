@@ -74,7 +74,8 @@ static struct interval_set cut(struct interval_set *set, int64_t until)
 		whole++;
 	for (size_t i = 0; i < whole; i++)
 		interval_add(&before, set->items[i].from, set->items[i].until);
-	memmove(set->items, set->items + whole, (set->count - whole) * sizeof *set->items);
+	if (whole > 0)
+		memmove(set->items, set->items + whole, (set->count - whole) * sizeof *set->items);
 	set->count -= whole;
 	if (set->count > 0 && set->items[0].from < until) {
 		interval_add(&before, set->items[0].from, until);
