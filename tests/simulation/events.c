@@ -75,10 +75,13 @@ static void on_sent(struct store_append *append)
 	struct sender *sender = append->owner;
 
 	sender->under_way = false;
-	if (append->error.code == ERR_NONE || append->error.code == ERR_EXISTS)
+	if (append->error.code == ERR_NONE || append->error.code == ERR_EXISTS) {
 		sender->acknowledged = true;
-	else
+		if (!events_know(sender->world, &sender->key)) /* now: the same one may be sent again and heal it */
+			broken(sender->world, NULL, "an event was acknowledged and is lost");
+	} else {
 		world_at(sender->world, random_below(&sender->world->random, 500000), false, on_send, sender);
+	}
 }
 
 /* Until it is acknowledged; and one that does not hear of it sends the same event again. */
