@@ -363,8 +363,12 @@ struct sinks *sinks_open(struct daemon *daemon)
 void sinks_stop(struct sinks *sinks)
 {
 	sinks->stopped = true;
-	for (size_t i = 0; i < sinks->count; i++)
-		uv_timer_stop(&sinks->items[i].timer);
+	for (size_t i = 0; i < sinks->count; i++) {
+		struct sink *sink = &sinks->items[i];
+		uv_timer_stop(&sink->timer);
+		sink->written_us = 0; /* now or never: after a stop in order nothing comes again */
+		write_place(sink);
+	}
 }
 
 bool sinks_are_reading(const struct sinks *sinks)
