@@ -33,6 +33,8 @@ struct item {
 	char skipped_why[32];
 	bool paused;
 	struct writing *writing; /* the append of it that is under way, or NULL */
+	struct list controls; /* struct schedule_control: what is asked of it meanwhile, done next, before any tick */
+	size_t control_count;
 	bool is_stale; /* reload it when that is done */
 	struct schedule_plan *plan; /* its runs that have not been submitted yet, from plan_at on */
 	size_t plan_at;
@@ -66,6 +68,7 @@ struct writing {
 static void advance(struct item *item);
 static void arm(struct schedules *schedules);
 static void reload(struct schedules *schedules, const char *id);
+static void start_control(struct item *item, struct schedule_control *control);
 
 /* --- zone files --------------------------------------------------------------------------------------------------- */
 
@@ -104,7 +107,7 @@ static struct item *find(const struct schedules *schedules, const char *id)
 
 static void free_item(struct item *item)
 {
-	CHECK(item->writing == NULL);
+	CHECK(item->writing == NULL && list_empty(&item->controls));
 	event_trigger_end(item->trigger);
 	list_remove(&item->link);
 	item->owner->count--;
@@ -123,6 +126,7 @@ static struct item *make_item(struct schedules *schedules, const char *id)
 	snprintf(item->id, sizeof item->id, "%s", id);
 	arena_init(&item->arena);
 	list_init(&item->link);
+	list_init(&item->controls);
 	while (place != &schedules->items && strcmp(CONTAINER_OF(place, struct item, link)->id, id) < 0)
 		place = place->next;
 	list_add_last(place, &item->link); /* before it */
@@ -212,7 +216,12 @@ static void end_writing(struct writing *w, const struct error *error)
 	}
 	arena_close(&w->arena);
 	free(w);
-	if (item->is_stale) {
+	if (item->writing == NULL && !list_empty(&item->controls)) {
+		struct schedule_control *next = CONTAINER_OF(item->controls.next, struct schedule_control, link);
+		list_remove(&next->link);
+		item->control_count--;
+		start_control(item, next);
+	} else if (item->is_stale) {
 		item->is_stale = false;
 		free(item->plan);
 		item->plan = NULL;
@@ -344,6 +353,8 @@ static void advance(struct item *item)
 	const struct schedule *schedule = item->definition != NULL ? item->definition->schedule : NULL;
 	int64_t now_ms = clock_wall_ms();
 
+	if (!list_empty(&item->controls)) /* they come first: end_writing() is about to start one */
+		return;
 	item->next_ms = 0;
 	if (schedule != NULL && schedule->kind == SCHEDULE_ON && item->fired)
 		write_firing(item);
@@ -676,22 +687,15 @@ static void skip_paused(struct writing *w)
 	free(plan);
 }
 
-int schedules_control(struct schedules *schedules, struct schedule_control *control, struct error *error)
+static void start_control(struct item *item, struct schedule_control *control)
 {
-	struct item *item = find(schedules, control->id);
-
-	if (item == NULL)
-		return error_set(error, ERR_NOT_FOUND, "there is no schedule %.130s; reprise schedule list shows those there are", control->id);
-	if (item->writing != NULL)
-		return error_set(error, ERR_BUSY, "schedule %s is being written just now; try again", item->id);
-	if (control->verb == SCHEDULE_TRIGGER && item->definition == NULL)
-		return error_set(error, ERR_INVALID, "schedule %s cannot run: its definition or its time zone cannot be read; the log says why", item->id);
 	struct writing *w = begin_writing(item);
+
 	w->control = control;
 	if (control->verb == SCHEDULE_TRIGGER) {
 		w->by_operator = true;
 		submit_tick(w, clock_wall_ms());
-		return 0;
+		return;
 	}
 	struct entry *entry = add_entry(w, control->verb == SCHEDULE_PAUSE ? ENTRY_SCHEDULE_PAUSED : ENTRY_SCHEDULE_RESUMED);
 	w->pauses = control->verb == SCHEDULE_PAUSE;
@@ -701,5 +705,25 @@ int schedules_control(struct schedules *schedules, struct schedule_control *cont
 	if (w->resumes && item->paused)
 		skip_paused(w);
 	append_entries(w);
+}
+
+int schedules_control(struct schedules *schedules, struct schedule_control *control, struct error *error)
+{
+	struct item *item = find(schedules, control->id);
+
+	if (item == NULL)
+		return error_set(error, ERR_NOT_FOUND, "there is no schedule %.130s; reprise schedule list shows those there are", control->id);
+	if (control->verb == SCHEDULE_TRIGGER && item->definition == NULL)
+		return error_set(error, ERR_INVALID, "schedule %s cannot run: its definition or its time zone cannot be read; the log says why", item->id);
+	list_init(&control->link);
+	if (item->writing == NULL) {
+		start_control(item, control);
+		return 0;
+	}
+	if (item->control_count >= SCHEDULE_CONTROLS_MAX)
+		return error_set(error, ERR_BUSY, "%d pauses, resumes and triggers of schedule %s wait, the most allowed (SCHEDULE_CONTROLS_MAX); try again", SCHEDULE_CONTROLS_MAX,
+				 item->id);
+	list_add_last(&item->controls, &control->link);
+	item->control_count++;
 	return 0;
 }

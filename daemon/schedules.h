@@ -14,6 +14,7 @@ enum {
 	SCHEDULES_MAX = 1000,
 	SCHEDULES_SLEEP_MAX_MS = 60000, /* the wall clock may be set while we sleep (C58) */
 	SCHEDULES_RETRY_MS = 500, /* the journal was full or busy */
+	SCHEDULE_CONTROLS_MAX = 16, /* pauses, resumes and triggers that wait while one schedule is being written */
 };
 
 struct daemon;
@@ -58,6 +59,8 @@ struct schedule_control {
 	void *owner;
 	char run_id[27]; /* TRIGGER: the run it started */
 	struct error error;
+	struct list link; /* its own */
 };
-/* 0, ERR_NOT_FOUND, or ERR_BUSY (it is just being written; again in a moment): on_done then never fires. */
+/* While it is being written, which one that feeds itself with events is nearly always, the control waits and comes before the next tick.
+ * 0, ERR_NOT_FOUND, ERR_INVALID, or ERR_BUSY (SCHEDULE_CONTROLS_MAX wait already): on_done then never fires. */
 int schedules_control(struct schedules *schedules, struct schedule_control *control, struct error *error);

@@ -211,8 +211,7 @@ await test('a sink gets every event in order although it is down at first, slow,
 	check(receiver.taken.length <= all.length + 64, `${receiver.taken.length - all.length} came again`);
 	await until('the metric says so', async () => await daemon.metric('reprise_sink_lag_seconds') === 0);
 	const before = receiver.taken.length;
-	await pause(1500);
-	await daemon.stop();
+	await daemon.stop(); /* in order: its place is written, wherever it was */
 	await daemon.start();
 	await pause(500);
 	equal(receiver.taken.length, before, 'nothing comes again after an orderly rest');
@@ -415,6 +414,27 @@ await test('each event begins one run, exactly, over six kills; what comes while
 	await until('it runs again', async () => (await runsOf(daemon, 'each')).length === 61);
 	equal((await inputsOf(daemon, 'each')).at(-1), ['q'], 'after the pause');
 	equal((await journalOf(daemon, 'schedule.skipped')).map(e => e.data.why), ['paused'], 'skipped');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('a schedule that feeds itself with events is paused at once, and resumed and triggered while it is', async () => {
+	const daemon = new Daemon('events');
+	await daemon.start();
+	await daemon.post('/v1/definitions', { ...begins('storm', { one: { with: { type: 'turn' } } }), do: [{ again: { emit: { event: { with: { type: 'turn', source: 'tests' } } } } }] }, 201);
+	await daemon.post('/v1/events', event('first', { type: 'turn' }), 201, structured);
+	const runs = async () => (await daemon.get('/v1/schedules/tests.storm')).runs;
+	await until('it goes round', async () => await runs() > 50);
+	await daemon.post('/v1/schedules/tests.storm/pause', {}, 200);
+	const then = await runs();
+	await until('the last event is skipped', async () => (await daemon.get('/v1/schedules/tests.storm')).skipped === 1);
+	equal(await runs(), then, 'runs after the pause');
+	await daemon.post('/v1/schedules/tests.storm/resume', {}, 200);
+	await daemon.post('/v1/schedules/tests.storm/trigger', {}, 201); /* its emit sets the storm off again */
+	await until('it goes round again', async () => await runs() > then + 20);
+	const answers = await Promise.all(Array.from({ length: 10 }, (_, i) => daemon.ask('POST', `/v1/schedules/tests.storm/${i % 2 ? 'resume' : 'pause'}`, {})));
+	equal(answers.map(answer => answer.status), Array(10).fill(200), 'all in turn');
+	await daemon.post('/v1/schedules/tests.storm/pause', {}, 200);
 	daemon.verifyJournal();
 	await daemon.stop();
 });
