@@ -49,11 +49,20 @@ enum {
 };
 
 #if SANITIZED
-/* The sanitizers' shadow memory is far larger than any RLIMIT_AS, so there the runtime itself bounds what is really used. */
+/* The sanitizers' shadow memory is far larger than any RLIMIT_AS, so there the runtime itself bounds what is really used. It goes by the
+ * most that was ever used, and the kernel counts in what the process that started this one had before exec: that much comes on top. So
+ * early neither a library may be called nor instrumented code run. */
 const char *__asan_default_options(void);
-const char *__asan_default_options(void)
+__attribute__((no_sanitize("address", "undefined"), no_stack_protector)) const char *__asan_default_options(void)
 {
-	return "hard_rss_limit_mb=512:allocator_may_return_null=1:max_allocation_size_mb=512:detect_leaks=0:abort_on_error=0";
+	static char options[] = "hard_rss_limit_mb=00000000:allocator_may_return_null=1:max_allocation_size_mb=512:detect_leaks=0:abort_on_error=0";
+	static struct rusage used;
+
+	syscall(SYS_getrusage, RUSAGE_SELF, &used);
+	long limit_mb = (MEMORY_MAX >> 20) + used.ru_maxrss / 1024;
+	for (size_t at = sizeof "hard_rss_limit_mb=00000000" - 2; options[at] == '0'; at--, limit_mb /= 10)
+		options[at] = (char)('0' + limit_mb % 10);
+	return options;
 }
 #endif
 
