@@ -13,6 +13,7 @@
 #include "workflow/language/definition.h"
 #include "workflow/language/file_resources.h"
 #include "workflow/language/openapi.h"
+#include "workflow/language/task_walk.h"
 
 static const char *endpoint_of(const struct json *description)
 {
@@ -31,55 +32,18 @@ static struct json *call_of(const struct json *value)
 	       !json_get(json_get(with, "document"), "operation") ? with : NULL;
 }
 
-/* True: go no further. */
-typedef bool (*visit_call)(void *arg, struct json *with);
-
-static bool visit_list(const struct json *list, visit_call visit, void *arg);
-
-/* The calls of a task and of the lists in it. What else it has is data, however it looks. */
-static bool visit_task(const struct json *task, visit_call visit, void *arg)
+static bool take_first(void *arg, struct json *task, const char *pointer)
 {
-	const struct json *lists[] = {json_get(task, "do"), json_get(task, "try"), json_get(json_get(task, "catch"), "do"),
-				      json_get(json_get(task, "fork"), "branches"), json_get(json_get(task, "foreach"), "do")};
-	struct json *with = call_of(task);
-	bool stop = with && visit(arg, with);
-
-	for (size_t i = 0; i < COUNT_OF(lists) && !stop; i++)
-		stop = visit_list(lists[i], visit, arg);
-	return stop;
-}
-
-static bool visit_list(const struct json *list, visit_call visit, void *arg)
-{
-	bool stop = false;
-
-	for (size_t i = 0; json_is(list, JSON_ARRAY) && i < json_count(list) && !stop; i++)
-		for (size_t k = 0; json_is(json_at(list, i), JSON_OBJECT) && k < json_count(json_at(list, i)) && !stop; k++)
-			stop = visit_task(json_at(list, i)->object.members[k].value, visit, arg);
-	return stop;
-}
-
-static bool visit_document(const struct json *document, visit_call visit, void *arg)
-{
-	const struct json *functions = json_get(json_get(document, "use"), "functions");
-	bool stop = visit_list(json_get(document, "do"), visit, arg);
-
-	for (size_t i = 0; json_is(functions, JSON_OBJECT) && i < json_count(functions) && !stop; i++)
-		stop = visit_task(functions->object.members[i].value, visit, arg);
-	return stop;
-}
-
-static bool take_first(void *arg, struct json *with)
-{
-	*(struct json **)arg = with;
-	return true;
+	(void)pointer;
+	*(struct json **)arg = call_of(task);
+	return *(struct json **)arg != NULL;
 }
 
 static struct json *find_call(const struct json *document)
 {
 	struct json *found = NULL;
 
-	visit_document(document, take_first, &found);
+	tasks_visit(document, take_first, &found);
 	return found;
 }
 
@@ -108,13 +72,15 @@ struct fetched {
 };
 
 /* Every call that names this description gets its operation; one walk for all of them. */
-static bool apply(void *arg, struct json *with)
+static bool apply(void *arg, struct json *task, const char *pointer)
 {
 	struct fetched *fetched = arg;
+	struct json *with = call_of(task);
 	struct resources *r = fetched->resources;
 	struct json *operation;
 
-	if (strcmp(endpoint_of(json_get(with, "document")), r->fetch.url) != 0)
+	(void)pointer;
+	if (!with || strcmp(endpoint_of(json_get(with, "document")), r->fetch.url) != 0)
 		return false;
 	if (r->calls++ == RESOURCES_CALLS_MAX) {
 		error_set(&fetched->error, ERR_TOO_LARGE, "more than %d calls of openapi in one definition (RESOURCES_CALLS_MAX)", RESOURCES_CALLS_MAX);
@@ -148,7 +114,7 @@ static void on_fetched(struct resource_fetch *fetch)
 	digest_text(&digest, text);
 	if (error.code == ERR_NONE) {
 		fetched.digest = text;
-		visit_document(r->result, apply, &fetched);
+		tasks_visit(r->result, apply, &fetched);
 		error = fetched.error;
 	}
 	if (error.code != ERR_NONE)

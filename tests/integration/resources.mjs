@@ -48,6 +48,9 @@ await test('the daemon inlines what lies beneath its folders: by absolute and by
 	equal((await daemon.post('/v1/definitions', checked('file:n.json', 'registered'), 200)).digest, added.digest, 'the same file, the same definition');
 	const called = await daemon.post('/v1/runs?wait=20s&include=all', { definition: calling('file:pets.json') }, 201);
 	equal([called.status, called.output], ['completed', { path: '/pets/7' }], 'a description');
+	const data = { call: 'openapi', input: { schema: { resource: { endpoint: 'file:n.json' } } }, resource: { endpoint: 'file:n.json' }, with: { document: { endpoint: 'file:pets.json' }, operationId: 'pet' } };
+	const kept = await daemon.post('/v1/runs?wait=20s&include=all', { definition: definition('data', [{ it: { set: data } }]) }, 201);
+	equal([kept.status, kept.output], ['completed', data], 'what only looks like it is data');
 	equal((await daemon.get('/v1/config')).resources, [`${place}/none`, `${schemas}/`], 'the configuration shows the folders');
 	await daemon.stop();
 });

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "workflow/base/check.h"
 #include "workflow/language/openapi.h"
+#include "workflow/language/task_walk.h"
 
 bool file_resources_may_be_in(struct bytes text)
 {
@@ -95,45 +97,57 @@ static void inline_description(struct file_resources *r, struct json *call, cons
 	json_set(r->arena, document, "operation", operation);
 }
 
-static bool walk(struct file_resources *r, struct json *value, struct buffer *pointer)
-{
-	size_t len = pointer->len, count = json_is(value, JSON_ARRAY) || json_is(value, JSON_OBJECT) ? json_count(value) : 0;
-	const char *uri, *call;
-	struct bytes bytes;
-	bool any = false;
+struct inlining {
+	struct file_resources *resources;
+	bool any;
+};
 
-	if (json_is(value, JSON_OBJECT) && (uri = file_uri(json_get(value, "resource"))) != NULL) {
-		struct json *document = load(r, uri, arena_printf(r->arena, "%s/resource/endpoint", buffer_text(pointer)), &bytes);
-		if (document) {
-			json_remove(value, "resource");
-			json_set(r->arena, value, "document", document);
-		}
-		return true;
+/* The schema of holder's input, output or export. */
+static void inline_schema(struct inlining *in, const struct json *holder, const char *name, const char *pointer)
+{
+	struct file_resources *r = in->resources;
+	struct json *schema = json_get(json_get(holder, name), "schema");
+	const char *uri = file_uri(json_get(schema, "resource"));
+	struct bytes bytes;
+
+	if (!uri)
+		return;
+	in->any = true;
+	struct json *document = load(r, uri, arena_printf(r->arena, "%s/%s/schema/resource/endpoint", pointer, name), &bytes);
+	if (!document)
+		return;
+	json_remove(schema, "resource");
+	json_set(r->arena, schema, "document", document);
+}
+
+static bool inline_task(void *arg, struct json *task, const char *pointer)
+{
+	static const char *const both[] = {"output", "export"};
+	struct inlining *in = arg;
+	struct arena *arena = in->resources->arena;
+	const struct json *foreach = json_get(task, "foreach"), *description = json_get(json_get(task, "with"), "document");
+	const char *call = json_get_text(task, "call"), *uri;
+
+	inline_schema(in, task, "input", pointer);
+	for (size_t i = 0; i < COUNT_OF(both); i++) {
+		inline_schema(in, task, both[i], pointer);
+		if (foreach)
+			inline_schema(in, foreach, both[i], arena_printf(arena, "%s/foreach", pointer));
 	}
-	if (json_is(value, JSON_OBJECT) && (call = json_get_text(value, "call")) != NULL && strcmp(call, "openapi") == 0 &&
-	    (uri = file_uri(json_get(json_get(value, "with"), "document"))) != NULL && !json_get(json_get(json_get(value, "with"), "document"), "operation")) {
-		inline_description(r, value, uri, arena_printf(r->arena, "%s/with/document/endpoint", buffer_text(pointer)));
-		any = true;
+	uri = call && strcmp(call, "openapi") == 0 && !json_get(description, "operation") ? file_uri(description) : NULL;
+	if (uri) {
+		inline_description(in->resources, task, uri, arena_printf(arena, "%s/with/document/endpoint", pointer));
+		in->any = true;
 	}
-	for (size_t i = 0; i < count; i++) {
-		if (json_is(value, JSON_ARRAY))
-			buffer_printf(pointer, "/%zu", i);
-		else
-			json_pointer_add(pointer, value->object.members[i].name);
-		any |= walk(r, json_is(value, JSON_ARRAY) ? json_at(value, i) : value->object.members[i].value, pointer);
-		pointer->len = len;
-		if (pointer->data)
-			pointer->data[len] = '\0';
-	}
-	return any;
+	return false;
 }
 
 bool file_resources_inline(struct file_resources *resources, struct json *document)
 {
-	struct buffer pointer;
+	struct inlining in = {.resources = resources};
 
-	buffer_init(&pointer, 4 * DEFINITION_SOURCE_MAX);
-	bool any = walk(resources, document, &pointer);
-	buffer_close(&pointer);
-	return any;
+	inline_schema(&in, document, "input", "");
+	inline_schema(&in, document, "output", "");
+	tasks_visit(document, inline_task, &in);
+	return in.any;
 }
