@@ -11,7 +11,7 @@
 #include "workflow/base/id.h"
 #include "workflow/base/log.h"
 
-static const char runtime_type[] = "https://serverlessworkflow.io/spec/1.0.0/errors/runtime";
+static const char runtime_type[] = ERROR_TYPE("runtime");
 
 enum child_stage { CHILD_LOOKING, CHILD_SUBMITTING, CHILD_WATCHING, CHILD_CANCELLING };
 

@@ -10,13 +10,6 @@
 #include "workflow/language/evaluation.h"
 #include "workflow/language/expression.h"
 
-/* What jq has said while this event was matched. */
-struct answered {
-	struct digest request;
-	const struct json *kept; /* [value], or a text: it failed */
-	struct answered *next;
-};
-
 struct event_trigger {
 	struct event_trigger_config config;
 	struct event_subscription subscription;
@@ -31,8 +24,10 @@ struct event_trigger {
 	/* Of the event that is being matched. */
 	const struct hub_event *event;
 	struct arena arena;
-	struct answered *answers;
-	size_t answer_count;
+	/* What jq has said, in the order of asking: matched anew, an event asks the same again. Each is [value], or a text: it failed. */
+	const struct json **answers;
+	size_t answer_count, answer_cap;
+	size_t used; /* of them, in this round */
 	struct arena asked; /* of `wanted`, until it is answered */
 	struct evaluation wanted;
 	bool wants;
@@ -54,42 +49,24 @@ static const struct json *get_value(void *context, const char *name)
 	return strcmp(name, ".") == 0 ? e->self : NULL;
 }
 
-static const struct answered *find_answer(const struct event_trigger *trigger, const struct digest *request)
-{
-	const struct answered *answer = trigger->answers;
-
-	while (answer && !digest_equal(&answer->request, request))
-		answer = answer->next;
-	return answer;
-}
-
 static int evaluate_jq(void *context, const char *text, const struct json **result, struct error *error)
 {
 	const struct evaluating *e = context;
 	struct event_trigger *trigger = e->trigger;
-	const struct answered *answer = NULL;
-	struct evaluation evaluation;
-	struct arena scratch; /* with each answer the event is matched anew, and all requests are made again */
 
-	arena_init(&scratch);
-	int code = evaluation_request(&scratch, text, e->self, NULL, NULL, 0, &evaluation, error);
-	if (code == 0) {
-		struct digest digest = digest_of(evaluation.request);
-		answer = find_answer(trigger, &digest);
-		if (!answer && !trigger->wants) {
+	if (trigger->used == trigger->answer_count) {
+		if (!trigger->wants) {
 			arena_close(&trigger->asked);
-			trigger->wanted = (struct evaluation){.expression = text, .request = arena_bytes(&trigger->asked, evaluation.request)};
+			if (evaluation_request(&trigger->asked, text, e->self, NULL, NULL, 0, &trigger->wanted, error) != 0)
+				return ERR_INVALID;
 			trigger->wants = true;
 		}
-	}
-	arena_close(&scratch);
-	if (code != 0)
-		return ERR_INVALID;
-	if (!answer)
 		return error_set(error, ERR_NOT_FOUND, "jq has to be asked");
-	if (!json_is(answer->kept, JSON_ARRAY))
-		return error_set(error, ERR_INVALID, "%s", json_is(answer->kept, JSON_STRING) ? answer->kept->string.text : "jq failed");
-	*result = json_at(answer->kept, 0);
+	}
+	const struct json *kept = trigger->answers[trigger->used++];
+	if (!json_is(kept, JSON_ARRAY))
+		return error_set(error, ERR_INVALID, "%s", json_is(kept, JSON_STRING) ? kept->string.text : "jq failed");
+	*result = json_at(kept, 0);
 	return *result ? 0 : error_set(error, ERR_INVALID, "jq gave nothing");
 }
 
@@ -137,7 +114,6 @@ static void ask_later(struct event_trigger *trigger)
 static void on_answered(struct jq_request *jq)
 {
 	struct event_trigger *trigger = jq->owner;
-	struct answered *answer;
 	struct buffer kept;
 
 	trigger->asking = false;
@@ -154,12 +130,8 @@ static void on_answered(struct jq_request *jq)
 		evaluation_keep_failure(jq->error.message, &kept);
 	else
 		evaluation_keep(jq->answer, &kept);
-	answer = arena_zero(&trigger->arena, sizeof *answer);
-	answer->request = digest_of(trigger->wanted.request);
-	answer->kept = json_parse(&trigger->arena, arena_bytes(&trigger->arena, buffer_bytes(&kept)), JSON_STORED, NULL, NULL);
-	answer->next = trigger->answers;
-	trigger->answers = answer;
-	trigger->answer_count++;
+	trigger->answers = arena_grow(&trigger->arena, trigger->answers, trigger->answer_count, &trigger->answer_cap, sizeof *trigger->answers);
+	trigger->answers[trigger->answer_count++] = json_parse(&trigger->arena, arena_bytes(&trigger->arena, buffer_bytes(&kept)), JSON_STORED, NULL, NULL);
 	buffer_close(&kept);
 	match(trigger);
 }
@@ -168,7 +140,7 @@ static void end_event(struct event_trigger *trigger)
 {
 	trigger->event = NULL;
 	trigger->answers = NULL;
-	trigger->answer_count = 0;
+	trigger->answer_count = trigger->answer_cap = 0;
 	arena_close(&trigger->arena);
 	arena_close(&trigger->asked);
 }
@@ -209,6 +181,7 @@ static void match(struct event_trigger *trigger)
 	struct error error = {0};
 
 	trigger->wants = false;
+	trigger->used = 0;
 	int code = event_match(&trigger->arena, trigger->config.strategy, &trigger->progress, trigger->event->envelope, &scope, &found, &error);
 	if (code == ERR_NOT_FOUND && trigger->wants && trigger->answer_count < TRIGGER_EVALUATIONS_MAX) {
 		ask(trigger);

@@ -71,7 +71,7 @@ static void on_submitted(struct deciding *d)
 		decide_set_time(d, entry, "timeout", trigger->wall_ms + timeout_ms);
 	decide_emit(d, entry);
 	if (!good)
-		decide_fault_run(d, decide_error_json(d, "https://serverlessworkflow.io/spec/1.0.0/errors/expression", 400, "Expression failed", error.message, "/timeout", NULL));
+		decide_fault_run(d, decide_error_json(d, ERROR_TYPE("expression"), 400, "Expression failed", error.message, "/timeout", NULL));
 	else if (start)
 		decide_push(d, definition->root, false, path, 0);
 	else

@@ -47,7 +47,7 @@ const struct json *decide_events_so_far(struct deciding *d, const struct instanc
 static void fault_too_many(struct deciding *d, const struct instance *instance)
 {
 	decide_fault_task(d, instance->task, instance->path, instance->path_count,
-			  decide_error_json(d, "https://serverlessworkflow.io/spec/1.0.0/errors/runtime", 500, "Too many events",
+			  decide_error_json(d, ERROR_TYPE("runtime"), 500, "Too many events",
 					    arena_printf(d->arena, "a listener consumes at most %d events (LISTEN_EVENTS_MAX)", LISTEN_EVENTS_MAX),
 					    instance->task->reference, NULL));
 }
