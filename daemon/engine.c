@@ -137,11 +137,7 @@ static int64_t wall_ms(const struct engine *engine)
 
 static size_t id_slot(const char *id, size_t slot_count)
 {
-	uint64_t hash = 1469598103934665603u;
-
-	for (; *id; id++)
-		hash = (hash ^ (uint8_t)*id) * 1099511628211u;
-	return (hash ^ hash >> 32) & (slot_count - 1);
+	return text_hash(id) & (slot_count - 1);
 }
 
 static struct run *find_run(const struct engine *engine, const char *id)

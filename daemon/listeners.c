@@ -31,15 +31,6 @@ struct listeners {
 	struct list gone;
 };
 
-static size_t hash_of(const char *run_id)
-{
-	uint64_t hash = 1469598103934665603u;
-
-	for (const char *at = run_id; *at; at++)
-		hash = (hash ^ (uint8_t)*at) * 1099511628211u;
-	return (size_t)(hash ^ hash >> 32);
-}
-
 static void grow(struct listeners *listeners)
 {
 	size_t slot_count = listeners->slot_count ? listeners->slot_count * 2 : SLOTS_FIRST;
@@ -47,7 +38,7 @@ static void grow(struct listeners *listeners)
 
 	for (size_t i = 0; i < listeners->slot_count; i++)
 		for (struct listener *at = listeners->slots[i], *next; at; at = next) {
-			struct listener **slot = &slots[hash_of(at->run_id) % slot_count];
+			struct listener **slot = &slots[text_hash(at->run_id) % slot_count];
 			next = at->next;
 			at->next = *slot;
 			*slot = at;
@@ -80,7 +71,7 @@ static void remove_one(struct listener *listener)
 {
 	struct listeners *listeners = listener->listeners;
 
-	for (struct listener **at = &listeners->slots[hash_of(listener->run_id) % listeners->slot_count]; *at; at = &(*at)->next)
+	for (struct listener **at = &listeners->slots[text_hash(listener->run_id) % listeners->slot_count]; *at; at = &(*at)->next)
 		if (*at == listener) {
 			*at = listener->next;
 			break;
@@ -127,7 +118,7 @@ void listeners_add(struct listeners *listeners, const char *run_id, const char *
 
 	if (listeners->count >= listeners->slot_count)
 		grow(listeners);
-	struct listener **slot = &listeners->slots[hash_of(run_id) % listeners->slot_count];
+	struct listener **slot = &listeners->slots[text_hash(run_id) % listeners->slot_count];
 	for (const struct listener *at = *slot; at; at = at->next)
 		if (strcmp(at->run_id, run_id) == 0 && strcmp(at->step_id, step_id) == 0)
 			return;
@@ -149,7 +140,7 @@ void listeners_remove(struct listeners *listeners, const char *run_id, const cha
 {
 	if (listeners->count == 0)
 		return;
-	for (struct listener **at = &listeners->slots[hash_of(run_id) % listeners->slot_count]; *at;) {
+	for (struct listener **at = &listeners->slots[text_hash(run_id) % listeners->slot_count]; *at;) {
 		struct listener *listener = *at;
 
 		if (strcmp(listener->run_id, run_id) != 0 || (step_id && strcmp(listener->step_id, step_id) != 0)) {

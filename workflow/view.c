@@ -347,11 +347,8 @@ static struct json *input_of(struct view *v, const struct json *data)
 
 static struct task_view **find_task(struct view *v, const char *step)
 {
-	uint64_t hash = 1469598103934665603u;
+	struct task_view **link = &v->slots[text_hash(step) % COUNT_OF(v->slots)];
 
-	for (const char *c = step; *c; c++)
-		hash = (hash ^ (uint8_t)*c) * 1099511628211u;
-	struct task_view **link = &v->slots[(hash ^ hash >> 32) % COUNT_OF(v->slots)];
 	while (*link && strcmp((*link)->step.text, step) != 0)
 		link = &(*link)->next;
 	return link;

@@ -133,3 +133,12 @@ const char *buffer_text(const struct buffer *buffer)
 {
 	return buffer->data != NULL ? (const char *)buffer->data : "";
 }
+
+uint64_t text_hash(const char *text)
+{
+	uint64_t hash = 1469598103934665603u; /* FNV-1a */
+
+	for (; *text; text++)
+		hash = (hash ^ (uint8_t)*text) * 1099511628211u;
+	return hash ^ hash >> 32;
+}

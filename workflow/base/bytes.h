@@ -14,6 +14,8 @@ struct bytes {
 
 #define BYTES_OF(literal) ((struct bytes){(const uint8_t *)(literal), sizeof(literal) - 1})
 struct bytes bytes_text(const char *text); /* without the NUL */
+/* For tables in memory only: nothing that is kept or sent depends on it. */
+uint64_t text_hash(const char *text);
 bool bytes_equal(struct bytes a, struct bytes b);
 bool bytes_equal_text(struct bytes a, const char *text);
 
