@@ -23,6 +23,7 @@ struct addition {
 	struct error zone_error; /* of its schedule's time zone */
 	struct entry entry;
 	struct store_append append;
+	struct schedule_reload reload;
 };
 
 static struct json *definition_json(struct arena *arena, const char *namespace, const char *name, const char *version, const struct digest *digest)
@@ -73,13 +74,19 @@ static void answer_conflict(struct addition *a, const struct digest *existing)
 
 static void look_up(struct addition *a);
 
+/* Answered only now: whoever reads 201 finds the schedule there. */
+static void on_schedule_reloaded(struct schedule_reload *reload)
+{
+	finish(reload->owner, 201);
+}
+
 static void on_added(struct store_append *append)
 {
 	struct addition *a = append->owner;
 
 	if (append->error.code == ERR_NONE) {
-		schedules_reload(&a->daemon->schedules, a->definition->namespace, a->definition->name);
-		finish(a, 201);
+		a->reload = (struct schedule_reload){.on_done = on_schedule_reloaded, .owner = a};
+		schedules_reload(&a->daemon->schedules, a->definition->namespace, a->definition->name, &a->reload);
 	} else if (append->error.code == ERR_EXISTS) { /* somebody was faster: the look shows with what */
 		look_up(a);
 	} else {

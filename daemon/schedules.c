@@ -36,6 +36,7 @@ struct item {
 	struct list controls; /* struct schedule_control: what is asked of it meanwhile, done next, before any tick */
 	size_t control_count;
 	bool is_stale; /* reload it when that is done */
+	struct list reloads; /* struct schedule_reload: who waits for that */
 	struct schedule_plan *plan; /* its runs that have not been submitted yet, from plan_at on */
 	size_t plan_at;
 	/* `on`: */
@@ -67,7 +68,7 @@ struct writing {
 
 static void advance(struct item *item);
 static void arm(struct schedules *schedules);
-static void reload(struct schedules *schedules, const char *id);
+static void reload(struct schedules *schedules, const char *id, struct list *reloads);
 static void start_control(struct item *item, struct schedule_control *control);
 
 /* --- zone files --------------------------------------------------------------------------------------------------- */
@@ -107,7 +108,7 @@ static struct item *find(const struct schedules *schedules, const char *id)
 
 static void free_item(struct item *item)
 {
-	CHECK(item->writing == NULL && list_empty(&item->controls));
+	CHECK(item->writing == NULL && list_empty(&item->controls) && list_empty(&item->reloads));
 	event_trigger_end(item->trigger);
 	list_remove(&item->link);
 	item->owner->count--;
@@ -127,6 +128,7 @@ static struct item *make_item(struct schedules *schedules, const char *id)
 	arena_init(&item->arena);
 	list_init(&item->link);
 	list_init(&item->controls);
+	list_init(&item->reloads);
 	while (place != &schedules->items && strcmp(CONTAINER_OF(place, struct item, link)->id, id) < 0)
 		place = place->next;
 	list_add_last(place, &item->link); /* before it */
@@ -225,7 +227,7 @@ static void end_writing(struct writing *w, const struct error *error)
 		item->is_stale = false;
 		free(item->plan);
 		item->plan = NULL;
-		reload(schedules, item->id);
+		reload(schedules, item->id, &item->reloads);
 	} else if (item->retry_ms == 0) {
 		advance(item);
 	}
@@ -429,6 +431,7 @@ struct loading {
 	struct store_read read;
 	struct schedules *schedules;
 	char id[STORE_SCHEDULE_ID_MAX + 1]; /* empty: all */
+	struct list reloads; /* struct schedule_reload: who waits for it */
 	struct store_schedule *rows;
 	struct loaded {
 		struct definition *definition;
@@ -515,6 +518,15 @@ static void drop_loaded(struct loaded *loaded)
 	arena_close(&loaded->arena);
 }
 
+static void tell_reloaded(struct list *reloads)
+{
+	LIST_EACH_SAFE (link, reloads) {
+		struct schedule_reload *reload = CONTAINER_OF(link, struct schedule_reload, link);
+		list_remove(link);
+		reload->on_done(reload);
+	}
+}
+
 static void on_loaded(struct store_read *read)
 {
 	struct loading *loading = read->owner;
@@ -526,6 +538,7 @@ static void on_loaded(struct store_read *read)
 	} else if (item != NULL && item->writing != NULL) {
 		/* What was read is older than what is being written. */
 		item->is_stale = true;
+		list_move_all(&item->reloads, &loading->reloads);
 		for (size_t i = 0; i < loading->count; i++)
 			drop_loaded(&loading->loaded[i]);
 	} else {
@@ -534,35 +547,45 @@ static void on_loaded(struct store_read *read)
 		for (size_t i = 0; i < loading->count; i++)
 			take_row(schedules, &loading->rows[i], &loading->loaded[i]);
 	}
+	tell_reloaded(&loading->reloads);
 	arena_close(&read->arena);
 	free(loading);
 	arm(schedules);
 }
 
-static void reload(struct schedules *schedules, const char *id)
+/* Takes all of `reloads`. */
+static void reload(struct schedules *schedules, const char *id, struct list *reloads)
 {
 	struct loading *loading = memory_zero(sizeof *loading);
 
 	loading->schedules = schedules;
 	snprintf(loading->id, sizeof loading->id, "%s", id);
+	list_init(&loading->reloads);
+	list_move_all(&loading->reloads, reloads);
 	loading->read = (struct store_read){.work = load_work, .on_done = on_loaded, .owner = loading};
 	if (store_read(schedules->daemon->store, &loading->read) == 0)
 		return;
 	log_error(LOG_ENGINE, "schedule=%s: %d reads of the journal wait, the limit (STORE_READS_MAX); it runs again after the next start", id, STORE_READS_MAX);
+	tell_reloaded(&loading->reloads);
 	free(loading);
 }
 
-void schedules_reload(struct schedules *schedules, const char *namespace, const char *name)
+void schedules_reload(struct schedules *schedules, const char *namespace, const char *name, struct schedule_reload *wanted)
 {
 	char id[STORE_SCHEDULE_ID_MAX + 1];
 	struct item *item;
+	struct list wanting;
 
 	snprintf(id, sizeof id, "%.63s.%.63s", namespace, name);
 	item = find(schedules, id);
-	if (item != NULL && item->writing != NULL)
+	list_init(&wanting);
+	list_add_last(&wanting, &wanted->link);
+	if (item != NULL && item->writing != NULL) {
 		item->is_stale = true;
-	else
-		reload(schedules, id);
+		list_move_all(&item->reloads, &wanting);
+	} else {
+		reload(schedules, id, &wanting);
+	}
 }
 
 int schedules_have_room(const struct schedules *schedules, const char *namespace, const char *name, struct error *error)
@@ -601,7 +624,10 @@ void schedules_init(struct schedules *schedules, struct daemon *daemon)
 
 void schedules_start(struct schedules *schedules)
 {
-	reload(schedules, "");
+	struct list nobody;
+
+	list_init(&nobody);
+	reload(schedules, "", &nobody);
 }
 
 void schedules_stop(struct schedules *schedules)

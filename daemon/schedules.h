@@ -37,8 +37,14 @@ void schedules_start(struct schedules *schedules);
 void schedules_stop(struct schedules *schedules);
 void schedules_close(struct schedules *schedules); /* nothing may be under way */
 
-/* The row of a schedule may have changed: a definition of this name was added. */
-void schedules_reload(struct schedules *schedules, const char *namespace, const char *name);
+struct schedule_reload {
+	void (*on_done)(struct schedule_reload *reload);
+	void *owner;
+	struct list link; /* its own */
+};
+/* The row of a schedule may have changed: a definition of this name was added. on_done fires, perhaps at once, when the schedule follows the row
+ * or cannot be read. */
+void schedules_reload(struct schedules *schedules, const char *namespace, const char *name, struct schedule_reload *reload);
 void schedules_on_run_ended(struct schedules *schedules, const char *run_id);
 /* ERR_TOO_LARGE: SCHEDULES_MAX are there and this is not one of them. */
 int schedules_have_room(const struct schedules *schedules, const char *namespace, const char *name, struct error *error);

@@ -48,6 +48,13 @@ await test('the daemon inlines what lies beneath its folders: by absolute and by
 	equal((await daemon.post('/v1/definitions', checked('file:n.json', 'registered'), 200)).digest, added.digest, 'the same file, the same definition');
 	const called = await daemon.post('/v1/runs?wait=20s&include=all', { definition: calling('file:pets.json') }, 201);
 	equal([called.status, called.output], ['completed', { path: '/pets/7' }], 'a description');
+	for (const call of ['extraction', 'inference']) {
+		const asked = definition(call, [{ ask: { call, with: { runtime: 'r', document: 'd', prompt: 'p', schema: { resource: { endpoint: 'file:n.json' } } } } }]);
+		if (call === 'inference')
+			delete asked.do[0].ask.with.document;
+		await daemon.post('/v1/definitions', asked, 201);
+		equal((await daemon.get(`/v1/definitions/tests/${call}/1.0.0`)).document.do[0].ask.with.schema, { document: schema }, `what ${call} is to answer with`);
+	}
 	const data = { call: 'openapi', input: { schema: { resource: { endpoint: 'file:n.json' } } }, resource: { endpoint: 'file:n.json' }, with: { document: { endpoint: 'file:pets.json' }, operationId: 'pet' } };
 	const kept = await daemon.post('/v1/runs?wait=20s&include=all', { definition: definition('data', [{ it: { set: data } }]) }, 201);
 	equal([kept.status, kept.output], ['completed', data], 'what only looks like it is data');

@@ -102,7 +102,7 @@ struct inlining {
 	bool any;
 };
 
-/* The schema of holder's input, output or export. */
+/* The schema of holder's input, output, export or with. */
 static void inline_schema(struct inlining *in, const struct json *holder, const char *name, const char *pointer)
 {
 	struct file_resources *r = in->resources;
@@ -134,6 +134,8 @@ static bool inline_task(void *arg, struct json *task, const char *pointer)
 		if (foreach)
 			inline_schema(in, foreach, both[i], arena_printf(arena, "%s/foreach", pointer));
 	}
+	if (call && (strcmp(call, "extraction") == 0 || strcmp(call, "inference") == 0))
+		inline_schema(in, task, "with", pointer);
 	uri = call && strcmp(call, "openapi") == 0 && !json_get(description, "operation") ? file_uri(description) : NULL;
 	if (uri) {
 		inline_description(in->resources, task, uri, arena_printf(arena, "%s/with/document/endpoint", pointer));
