@@ -69,6 +69,7 @@ struct activity {
 	enum activity_kind kind;
 	const char *run_id, *step_id;
 	const char *namespace; /* of the workflow, for its secrets; NULL: it may use none */
+	bool is_configured; /* the operator's configuration asks for it, not a workflow: its secrets need to list no namespace */
 	const char *idempotency_key; /* 64 hex digits */
 	unsigned attempt; /* from 1 */
 	unsigned depth; /* ACTIVITY_RUN: how many runs are around this one */

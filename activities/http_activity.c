@@ -439,8 +439,9 @@ static void forget_secrets(struct http_work *own)
 static const char *find_secret(struct http_work *own, const char *name, struct error *error)
 {
 	const struct activities *activities = own->work.activities;
-	const char *namespace = own->work.activity->namespace;
-	const struct secret_config *secret = secret_find(activities->secrets, activities->secret_count, name, namespace != NULL ? namespace : "", own->host, error);
+	const struct activity *activity = own->work.activity;
+	const char *namespace = activity->is_configured ? NULL : activity->namespace != NULL ? activity->namespace : "";
+	const struct secret_config *secret = secret_find(activities->secrets, activities->secret_count, name, namespace, own->host, error);
 
 	if (secret == NULL)
 		return NULL;

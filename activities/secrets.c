@@ -29,7 +29,7 @@ const struct secret_config *secret_find(const struct secret_config *secrets, siz
 		const struct secret_config *secret = &secrets[i];
 		if (strcmp(secret->name, name) != 0)
 			continue;
-		if (!lists(secret->namespaces, namespace, true))
+		if (namespace && !lists(secret->namespaces, namespace, true))
 			error_set(error, ERR_DENIED, "secret '%.80s' may not be used by workflows of namespace %.63s: its 'namespaces' in the configuration do not list it", name, namespace);
 		else if (!secret_allows_host(secret, host))
 			error_set(error, ERR_DENIED, "secret '%.80s' may not be sent to %.200s: its 'hosts' in the configuration do not list it", name, host);

@@ -20,7 +20,7 @@ struct secret_config {
 };
 
 bool secret_allows_host(const struct secret_config *secret, const char *host); /* host without brackets and port */
-/* The secret that a workflow may send to this host. NULL: *error says why not (ERR_DENIED), and never anything of a value. */
+/* The secret that a workflow of this namespace may send to this host; namespace NULL: the configuration itself sends it. NULL: *error says why not (ERR_DENIED), and never anything of a value. */
 const struct secret_config *secret_find(const struct secret_config *secrets, size_t count, const char *name, const char *namespace, const char *host,
 					struct error *error);
 

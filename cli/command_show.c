@@ -6,7 +6,7 @@
 int command_show(struct command *command)
 {
 	struct json *run;
-	const char *include = command->output.format == FORMAT_TEXT ? "?include=input,output,tasks,facts,labels,children" : "?include=all";
+	const char *include = command->output.format == FORMAT_TEXT ? "?include=input,output,tasks,facts,labels,children" : command->output.format == FORMAT_IDS ? "" : "?include=all";
 	int status = command_get(command, path_of(command, "/v1/runs/", command->arguments[0], include), &run);
 	if (status != STATUS_OK)
 		return status;

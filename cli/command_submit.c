@@ -67,7 +67,7 @@ int command_submit(struct command *command)
 	if ((status = run_submit(command, body, &run)) != STATUS_OK)
 		return status;
 	if (wait) {
-		const char *include = command->output.format == FORMAT_TEXT ? "output" : "all";
+		const char *include = command->output.format == FORMAT_TEXT ? "output" : command->output.format == FORMAT_IDS ? NULL : "all";
 		if ((status = run_wait(command, id, timeout_ms, include, &run)) != STATUS_OK)
 			return status;
 		status = run_exit_status(run);

@@ -579,28 +579,25 @@ static void read_secret_name(struct reading *r, const struct json *value, void *
 		take_keys(r, value, keys, COUNT_OF(keys));
 }
 
-/* The secrets were read before the runtimes, wherever they stand in the file. */
-static void use_secret(struct reading *r, struct runtime_config *runtime, const char *name)
+/* For a header of requests to this URL (NULL: it is wrong already). The secrets were read before all others, wherever they stand in the file. A
+ * secret without `hosts` may go to runtimes alone. Returns its value, or NULL: a problem was added. */
+static const char *use_secret(struct reading *r, const char *name, const char *url, bool is_runtime)
 {
-	size_t before = enter(r, "apiKey");
-
 	for (size_t i = 0; i < r->config->secret_count; i++) {
 		struct secret_config *secret = &r->config->secrets[i];
 		if (strcmp(secret->name, name) != 0)
 			continue;
-		runtime->api_key = secret->value;
 		if (secret->value && strpbrk(secret->value, "\r\n"))
 			complain(r, false, "a key is one line", "secret '%s' holds a line break, which no header can carry", name);
-		if (secret->hosts && runtime->url) {
-			const char *host = url_host(&r->config->arena, runtime->url);
+		if ((secret->hosts || !is_runtime) && url) {
+			const char *host = url_host(&r->config->arena, url);
 			if (!secret_allows_host(secret, host))
 				complain(r, false, "add it to the secret's hosts if that is meant", "secret '%s' may not be sent to %s", name, host);
 		}
-		goto end;
+		return secret->value;
 	}
 	complain(r, false, "name it under secrets:", "there is no secret '%s'", name);
-end:
-	leave(r, before);
+	return NULL;
 }
 
 static void read_runtime(struct reading *r, const char *name, const struct json *value)
@@ -636,8 +633,11 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 		complain(r, false, "one of: openai, simulator", "runtime '%s' has no kind", name);
 	else if (!runtime->url && runtime->kind && strcmp(runtime->kind, "simulator") != 0 && !json_get(value, "url"))
 		complain(r, false, NULL, "runtime '%s' has no url", name);
-	if (secret)
-		use_secret(r, runtime, secret);
+	if (secret) {
+		size_t before = enter(r, "apiKey");
+		runtime->api_key = use_secret(r, secret, runtime->url, true);
+		leave(r, before);
+	}
 	if (r->problems->errors == errors_before)
 		r->config->runtime_starts_simulator[index] = strcmp(runtime->kind, "simulator") == 0 && !runtime->url;
 	r->config->runtime_count++;
@@ -840,14 +840,17 @@ static void read_sink_headers(struct reading *r, const struct json *value, void 
 {
 	const struct json **headers = target;
 
-	if (!expect(r, value, JSON_OBJECT, "a mapping of names to texts"))
+	if (!expect(r, value, JSON_OBJECT, "a mapping of names to texts or {secret: NAME}"))
 		return;
 	if (json_count(value) > CONFIG_SINK_WORDS_MAX)
 		complain(r, false, NULL, "%zu headers are over the limit of %d (CONFIG_SINK_WORDS_MAX)", json_count(value), CONFIG_SINK_WORDS_MAX);
 	for (size_t i = 0; i < json_count(value); i++) {
 		size_t before = enter(r, value->object.members[i].name);
 		const char *text = NULL;
-		read_text(r, value->object.members[i].value, &text);
+		if (json_is(value->object.members[i].value, JSON_OBJECT))
+			read_secret_name(r, value->object.members[i].value, &text);
+		else
+			read_text(r, value->object.members[i].value, &text);
 		if (strcasecmp(value->object.members[i].name, "Content-Type") == 0)
 			complain(r, true, NULL, "the content type of an event is its own");
 		if (text && strpbrk(text, "\r\n"))
@@ -855,6 +858,26 @@ static void read_sink_headers(struct reading *r, const struct json *value, void 
 		leave(r, before);
 	}
 	*headers = value;
+}
+
+static void use_sink_secrets(struct reading *r, const struct sink_config *sink)
+{
+	size_t before = enter(r, "headers"), count = 0;
+	for (size_t i = 0; i < json_count(sink->headers); i++) {
+		const struct json_member *member = &sink->headers->object.members[i];
+		const char *secret = json_get_text(member->value, "secret");
+		size_t inner = enter(r, member->name);
+		if (secret && ++count > CONFIG_SINK_SECRETS_MAX)
+			complain(r, false, NULL, "more than %d headers with secrets (CONFIG_SINK_SECRETS_MAX)", CONFIG_SINK_SECRETS_MAX);
+		else if (secret)
+			use_secret(r, secret, sink->url, false);
+		leave(r, inner);
+	}
+	leave(r, before);
+	before = enter(r, "apiKey");
+	if (sink->api_key)
+		use_secret(r, sink->api_key, sink->url, false);
+	leave(r, before);
 }
 
 static void read_sinks(struct reading *r, const struct json *value, void *target)
@@ -872,7 +895,12 @@ static void read_sinks(struct reading *r, const struct json *value, void *target
 	for (size_t i = 0; i < json_count(value); i++) {
 		const struct json_member *member = &value->object.members[i];
 		struct sink_config *sink = &config->sinks[config->sink_count];
-		const struct key keys[] = {{"url", read_url, &sink->url, NULL}, {"types", read_types, &sink->types, NULL}, {"headers", read_sink_headers, &sink->headers, NULL}};
+		const struct key keys[] = {
+			{"url", read_url, &sink->url, NULL},
+			{"types", read_types, &sink->types, NULL},
+			{"headers", read_sink_headers, &sink->headers, NULL},
+			{"apiKey", read_secret_name, &sink->api_key, NULL},
+		};
 		size_t before = enter(r, member->name);
 
 		*sink = (struct sink_config){.name = member->name};
@@ -882,6 +910,7 @@ static void read_sinks(struct reading *r, const struct json *value, void *target
 			take_keys(r, member->value, keys, COUNT_OF(keys));
 			if (!json_get(member->value, "url"))
 				complain(r, false, NULL, "sink '%s' has no url", member->name);
+			use_sink_secrets(r, sink);
 			config->sink_count++;
 		}
 		leave(r, before);

@@ -16,6 +16,7 @@ enum {
 	CONFIG_SECRETS_MAX = 256,
 	CONFIG_SINKS_MAX = 32,
 	CONFIG_SINK_WORDS_MAX = 64, /* types, and headers, of one sink */
+	CONFIG_SINK_SECRETS_MAX = 16, /* of its headers */
 	CONFIG_PATH_MAX = 4096,
 	CONFIG_RESOURCE_FOLDERS_MAX = 64,
 	CONFIG_BODY_MAX = 64 << 20, /* bytes that limits.body and limits.document may allow */
@@ -38,7 +39,8 @@ struct config_limits {
 struct sink_config {
 	const char *name, *url;
 	const struct json *types; /* [text]; one that ends in '*' stands for all that begin so. NULL: every event */
-	const struct json *headers; /* {name: text} or NULL */
+	const struct json *headers; /* {name: text or {secret: NAME}} or NULL */
+	const char *api_key; /* name of the secret that is sent as a bearer token, or NULL */
 };
 
 struct config {

@@ -20,6 +20,8 @@ struct event_trigger {
 	struct arena kept;
 	struct event_progress progress;
 	struct buffer input; /* "[envelope,envelope" */
+	size_t event_count; /* in it */
+	struct json *events; /* the same, for an `until` expression; else NULL */
 
 	/* Of the event that is being matched. */
 	const struct hub_event *event;
@@ -148,6 +150,8 @@ static void end_event(struct event_trigger *trigger)
 static void forget(struct event_trigger *trigger)
 {
 	trigger->progress = (struct event_progress){0};
+	trigger->event_count = 0;
+	trigger->events = NULL;
 	arena_close(&trigger->kept);
 	buffer_close(&trigger->input);
 	buffer_init(&trigger->input, TRIGGER_BYTES_MAX);
@@ -157,21 +161,41 @@ static void take(struct event_trigger *trigger, const struct event_match *found)
 {
 	const struct hub_event *event = trigger->event;
 
-	buffer_add_char(&trigger->input, trigger->input.len == 0 ? '[' : ',');
-	buffer_add_bytes(&trigger->input, event->bytes);
+	if (!found->is_until) {
+		buffer_add_char(&trigger->input, trigger->event_count == 0 ? '[' : ',');
+		buffer_add_bytes(&trigger->input, event->bytes);
+		trigger->event_count++;
+		if (trigger->config.strategy->until) {
+			trigger->events = trigger->events ? trigger->events : json_array(&trigger->kept);
+			json_add(&trigger->kept, trigger->events, json_copy(&trigger->kept, event->envelope));
+		}
+	}
 	trigger->progress = found->progress;
 	trigger->progress.correlation = found->progress.correlation ? json_copy(&trigger->kept, found->progress.correlation) : NULL;
-	if (!found->is_last) {
+	bool is_too_large = trigger->input.overflow || trigger->event_count > TRIGGER_EVENTS_MAX;
+	if (!found->is_last && !is_too_large) {
 		end_event(trigger);
 		event_hub_next(trigger->config.hub, &trigger->subscription);
 		return;
 	}
-	buffer_add_char(&trigger->input, ']');
+	buffer_add_text(&trigger->input, trigger->event_count == 0 ? "[]" : "]");
 	trigger->firing = true;
 	uint64_t seq = event->seq;
 	int64_t time_ms = event->time_ms;
 	end_event(trigger);
-	trigger->config.on_fire(trigger->config.arg, trigger->input.overflow ? (struct bytes){0} : buffer_bytes(&trigger->input), seq, time_ms);
+	trigger->config.on_fire(trigger->config.arg, is_too_large || trigger->input.overflow ? (struct bytes){0} : buffer_bytes(&trigger->input), seq, time_ms);
+}
+
+/* Whether the event that matched is the last: `.` is the array that a run would get. False also when jq has to be asked first. */
+static bool until_holds(struct event_trigger *trigger, struct error *error)
+{
+	struct json *events = json_array(&trigger->arena);
+	const struct json *holds = NULL;
+
+	for (size_t i = 0; i < trigger->event_count; i++)
+		json_add(&trigger->arena, events, json_at(trigger->events, i));
+	json_add(&trigger->arena, events, (struct json *)trigger->event->envelope);
+	return evaluate(trigger, events, NULL, trigger->config.strategy->until, &holds, error) == 0 && json_truthy(holds);
 }
 
 static void match(struct event_trigger *trigger)
@@ -183,6 +207,13 @@ static void match(struct event_trigger *trigger)
 	trigger->wants = false;
 	trigger->used = 0;
 	int code = event_match(&trigger->arena, trigger->config.strategy, &trigger->progress, trigger->event->envelope, &scope, &found, &error);
+	if (code == 0 && found.matches && !found.is_until && trigger->config.strategy->until) {
+		found.is_last = until_holds(trigger, &error);
+		if (trigger->wants)
+			code = ERR_NOT_FOUND;
+		else if (error.code != ERR_NONE)
+			log_warn(LOG_ENGINE, "schedule=%s event %llu is taken, and more are waited for: 'until' fails: %s", trigger->name, (unsigned long long)trigger->event->seq, error.message);
+	}
 	if (code == ERR_NOT_FOUND && trigger->wants && trigger->answer_count < TRIGGER_EVALUATIONS_MAX) {
 		ask(trigger);
 		return;

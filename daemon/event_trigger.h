@@ -11,6 +11,7 @@
 
 enum {
 	TRIGGER_BYTES_MAX = 8 << 20, /* of the events of one firing */
+	TRIGGER_EVENTS_MAX = 10000, /* of one firing: an `until` may never hold */
 	TRIGGER_EVALUATIONS_MAX = 1024, /* by jq, for one event */
 	TRIGGER_RETRY_MS = 200, /* jq's queue was full, or no helper could be started */
 };
@@ -22,11 +23,11 @@ struct event_trigger_config {
 	struct jq_pool *jq;
 	const char *name; /* for the log; copied */
 	struct definition *definition; /* a reference of its own is taken */
-	const struct event_strategy *strategy; /* of the definition, without `until` */
+	const struct event_strategy *strategy; /* of the definition */
 	int64_t since_ms;
 	uint64_t after_seq;
 	/* All that was wanted has come. input: the array of the envelopes, in the order of their coming (no data: they are more than
-	 * TRIGGER_BYTES_MAX); seq, time_ms: of the last one. No further event is looked at until event_trigger_next(). */
+	 * TRIGGER_BYTES_MAX or TRIGGER_EVENTS_MAX); seq, time_ms: of the last one. No further event is looked at until event_trigger_next(). */
 	void (*on_fire)(void *arg, struct bytes input, uint64_t seq, int64_t time_ms);
 	void *arg;
 };

@@ -276,26 +276,43 @@ static void deliver(struct sink *sink)
 {
 	struct arena *arena = &sink->request;
 	const struct item *item = &sink->items[sink->next_item];
-	struct json *with, *headers;
+	struct json *with, *headers, *hidden, *secrets;
 	char key[DIGEST_HEX_LEN + 1];
 	struct error error;
 
 	arena_init(arena);
 	with = json_object(arena);
 	headers = json_object(arena);
-	for (size_t i = 0; sink->config->headers && i < sink->config->headers->object.count; i++)
-		json_set(arena, headers, sink->config->headers->object.members[i].name, sink->config->headers->object.members[i].value);
+	hidden = json_object(arena);
+	for (size_t i = 0; i < json_count(sink->config->headers); i++) {
+		const struct json_member *member = &sink->config->headers->object.members[i];
+		const char *secret = json_get_text(member->value, "secret");
+		if (secret)
+			json_set_text(arena, hidden, member->name, secret);
+		else
+			json_set(arena, headers, member->name, member->value);
+	}
 	json_set_text(arena, headers, "Content-Type", "application/cloudevents+json; charset=utf-8");
 	json_set_text(arena, with, "method", "POST");
 	json_set_text(arena, with, "endpoint", sink->config->url);
 	json_set_text(arena, with, "output", "raw");
 	json_set(arena, with, "headers", headers);
 	json_set(arena, with, "body", (struct json *)item->event);
+	secrets = json_object(arena); /* names alone: the values are looked up where the request is sent */
+	json_set(arena, secrets, "headers", hidden);
+	if (sink->config->api_key) {
+		struct json *authentication = json_object(arena), *token = json_object(arena);
+		json_set_text(arena, authentication, "scheme", "bearer");
+		json_set_text(arena, token, "token", sink->config->api_key);
+		json_set(arena, with, "authentication", authentication);
+		json_set(arena, secrets, "authentication", token);
+	}
+	json_set(arena, with, "secrets", secrets);
 	const char *id = json_get_text(item->event, "id"), *source = json_get_text(item->event, "source");
 	struct digest digest = cloud_event_key(source ? source : "", id ? id : "");
 	digest_hex(&digest, key);
 	sink->activity = (struct activity){
-		.kind = ACTIVITY_HTTP, .run_id = "", .step_id = sink->config->name, .idempotency_key = arena_text(arena, key), .attempt = sink->failures + 1, .with = with,
+		.kind = ACTIVITY_HTTP, .run_id = "", .step_id = sink->config->name, .idempotency_key = arena_text(arena, key), .attempt = sink->failures + 1, .with = with, .is_configured = true,
 		.on_done = on_sent, .owner = sink,
 	};
 	if (activity_start(sink->sinks->daemon->activities, &sink->activity, &error) != 0) {

@@ -245,6 +245,31 @@ await test('a sink gets the types that it asks for, nothing older than itself, a
 	await daemon.stop();
 });
 
+await test('a sink is sent secrets in headers and as a bearer token, which stand nowhere else; one that does not list its host starts no daemon', async () => {
+	const receiver = new Receiver();
+	await receiver.open();
+	const url = `http://127.0.0.1:${receiver.port}`;
+	const daemon = new Daemon('events', {}, { env: { SINK_KEY: 'key-of-the-sink', SINK_TOKEN: 'token-of-the-sink' } });
+	const configured = (sink, hosts = ['127.0.0.1']) => daemon.configure({ http: { allow: ['127.0.0.1'] }, sinks: { audit: { url, ...sink } },
+		secrets: { key: { env: 'SINK_KEY', hosts }, token: { env: 'SINK_TOKEN', hosts } } });
+	const both = { headers: { 'X-Key': { secret: 'key' }, 'X-Plain': 'seen' }, apiKey: { secret: 'token' } };
+	configured(both);
+	await daemon.start();
+	await daemon.post('/v1/runs', { id: 'told', ...small }, 201);
+	await until('it has come', () => receiver.taken.length >= 2);
+	equal(receiver.taken.map(t => [t.headers['x-key'], t.headers['x-plain'], t.headers.authorization])[0], ['key-of-the-sink', 'seen', 'Bearer token-of-the-sink'], 'headers');
+	const shown = JSON.stringify([await daemon.get('/v1/config'), await daemon.journal(), daemon.child.errors]);
+	check(shown.includes('X-Key') && !shown.includes('of-the-sink'), 'neither configuration, journal nor log show them');
+	await daemon.stop();
+	for (const [sink, hosts, says] of [[both, ['other.example'], /secret 'key' may not be sent to 127\.0\.0\.1/], [both, undefined, /may not be sent to/], [{ apiKey: { secret: 'none' } }, undefined, /there is no secret 'none'/],
+		[{ headers: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`X-${i}`, { secret: 'key' }])) }, ['127.0.0.1'], /CONFIG_SINK_SECRETS_MAX/], [{ apiKey: 'written' }, ['127.0.0.1'], /never written into the configuration/]]) {
+		daemon.configure({ http: { allow: ['127.0.0.1'] }, sinks: { audit: { url, ...sink } }, secrets: { key: { env: 'SINK_KEY', ...(hosts ? { hosts } : {}) }, token: { env: 'SINK_TOKEN', ...(hosts ? { hosts } : {}) } } });
+		const refused = daemon.launch();
+		check((await refused.gone).code !== 0, 'it does not start');
+		match(refused.errors, says, 'why');
+	}
+});
+
 await test('events are known as long as events.keep says, and what is forgotten is an entry of the journal', async () => {
 	const daemon = new Daemon('events', { events: { keep: '1s', window: '0s' } });
 	await daemon.start();
@@ -373,6 +398,55 @@ await test('a schedule begins a run with one event, any of some, or all of some,
 	await until('the new one has run', async () => (await runsOf(daemon, 'one')).length === 4);
 	equal((await inputsOf(daemon, 'one')).at(-1), ['7'], 'of the new version');
 	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('a schedule with until begins a run when enough events have come: by expressions in and outside of jq, by other events, over kills', async () => {
+	const daemon = new Daemon('events');
+	await daemon.start();
+	const any = (until, types = ['a']) => ({ any: types.map(type => ({ with: { type } })), until });
+	await daemon.post('/v1/definitions', begins('path', any('${ .[2].data.n > 0 }')), 201);
+	await daemon.post('/v1/definitions', begins('jq', any('${ (map(.data.n) | add) >= 10 }')), 201);
+	await daemon.post('/v1/definitions', begins('other', any({ all: [{ with: { type: 'b' } }, { with: { type: 'c' } }] })), 201);
+	await daemon.post('/v1/definitions', begins('empty', any({ one: { with: { type: 'c' } } }, ['never'])), 201);
+	await daemon.post('/v1/definitions', begins('fails', any('${ .[0].data | error }')), 201);
+	await until('all listen', async () => await daemon.metric('reprise_event_listeners') === 5);
+	let sent = 0;
+	const send = async (type, n) => daemon.post('/v1/events', event(`u${++sent}`, { type, data: { n } }), 201, structured);
+	await send('a', 4); // 1
+	await send('a', 5); // 2
+	await daemon.kill();
+	await daemon.start();
+	await send('c', 0); // 3
+	await send('a', 6); // 4: three, and 15
+	await send('b', 0); // 5: b after c
+	await send('a', 1); // 6
+	await daemon.kill();
+	await daemon.start();
+	await send('a', 20); // 7: 21
+	await send('c', 0); // 8
+	await send('a', 3); // 9: the third of the next three
+	await send('b', 0); // 10
+	await until('all have run', async () => (await runsOf(daemon, 'path')).length >= 2 && (await runsOf(daemon, 'jq')).length >= 2 && (await runsOf(daemon, 'other')).length >= 2 && (await runsOf(daemon, 'empty')).length >= 2);
+	await pause(300);
+	equal(await inputsOf(daemon, 'path'), [['u1', 'u2', 'u4'], ['u6', 'u7', 'u9']], 'a path');
+	equal(await inputsOf(daemon, 'jq'), [['u1', 'u2', 'u4'], ['u6', 'u7']], 'jq');
+	equal(await inputsOf(daemon, 'other'), [['u1', 'u2', 'u4'], ['u6', 'u7', 'u9']], 'another strategy');
+	equal(await inputsOf(daemon, 'empty'), [[], []], 'none but the end');
+	equal([await runsOf(daemon, 'fails'), (await daemon.get('/v1/schedules/tests.fails')).skipped], [[], 0], 'one that fails');
+	check(daemon.child.errors.includes("'until' fails"), 'the log says so');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('what an until never lets begin is skipped: 10,000 events and one more', async () => {
+	const daemon = new Daemon('events');
+	await daemon.start();
+	await daemon.post('/v1/definitions', begins('ever', { any: [{ with: { type: 'n' } }], until: '${ .[20000] }' }), 201);
+	const emits = definition('emits', [{ each: { for: { in: '${ .list }', each: 'n' }, do: [{ tell: { emit: { event: { with: { source: 'urn:x', type: 'n' } } } } }] } }]);
+	await daemon.post('/v1/runs', { id: 'emits', definition: emits, input: { list: Array(10001).fill(0) } }, 201);
+	const shown = await until('it is skipped', async () => { const s = await daemon.get('/v1/schedules/tests.ever'); return s.skipped === 1 && s; }, 120_000);
+	equal([shown.skippedWhy, shown.runs], ['too large', 0], 'the schedule');
 	await daemon.stop();
 });
 

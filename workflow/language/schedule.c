@@ -141,7 +141,7 @@ static void read_cron(struct checker *checker, const struct json *value, struct 
 	checker_leave(checker, len);
 }
 
-/* Nothing of a run is there yet, so its expressions know no variables. `until` would have to keep any number of events. */
+/* Nothing of a run is there yet, so its expressions know no variables. */
 static void read_on(struct checker *checker, const struct json *value, struct schedule *schedule)
 {
 	size_t len = checker_enter(checker, "on"), variable_count = checker->variable_count;
@@ -149,12 +149,6 @@ static void read_on(struct checker *checker, const struct json *value, struct sc
 	checker->variable_count = 0;
 	schedule->on = consumption_read(checker, value);
 	checker->variable_count = variable_count;
-	if (json_get(value, "until") != NULL) {
-		size_t inner = checker_enter(checker, "until");
-
-		checker_fail(checker, "begin with the first event and listen for the others in the workflow", "is not supported in a schedule");
-		checker_leave(checker, inner);
-	}
 	checker_leave(checker, len);
 }
 

@@ -207,6 +207,9 @@ static const struct mistake {
 	{"sinks: {a: {url: 'http://x', types: ['a*b']}}\n", 1, 38, "at the end of a type"},
 	{"sinks: {a: {url: 'http://x', headers: {content-type: x}}}\n", 1, 40, "content type"},
 	{"sinks: {a: {url: 'http://x', headers: {x: \"a\\nb\"}}}\n", 1, 43, "one line"},
+	{"sinks: {a: {url: 'http://x', headers: {x: {secret: none}}}}\n", 1, 43, "no secret 'none'"},
+	{"sinks: {a: {url: 'http://x', headers: {x: {key: none}}}}\n", 1, 44, "unknown key 'key'"},
+	{"sinks: {a: {url: 'http://x', apiKey: text}}\n", 1, 38, "never written into the configuration"},
 };
 
 /* Each mistake is one problem, an error, where it stands. */
