@@ -171,7 +171,7 @@ const char *value_text(struct arena *arena, const struct json *value); /* text a
 	X(key_generate) X(key_export) X(definition_add) X(definition_list) X(definition_show) X(definition_validate)  \
 	X(send_event) X(schedule_list) X(schedule_show) X(schedule_pause) X(schedule_resume) X(schedule_trigger)                     \
 	X(runtime_list) X(runtime_show) X(runtime_probe) X(provenance_show) X(config_show) X(bench_overhead)          \
-	X(bench_memory) X(bench_expressions) X(version)
+	X(bench_memory) X(bench_recovery) X(bench_expressions) X(version)
 #define X(name) int command_##name(struct command *command);
 VERB_FUNCTIONS(X)
 #undef X

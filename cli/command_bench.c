@@ -1,4 +1,4 @@
-/* reprise bench overhead | memory: start a daemon and a simulated runtime of their own in a scratch folder, measure, stop.
+/* reprise bench overhead | memory | recovery | expressions: start a daemon and a simulated runtime of their own in a scratch folder, measure, stop.
  * Start at command_bench_overhead(). */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +26,7 @@ enum {
 	RUNS_MAX = 10000000,
 	OVERHEAD_RUNS_DEFAULT = 200,
 	MEMORY_RUNS_DEFAULT = 100000,
+	RECOVERY_RUNS_DEFAULT = 100000,
 	MEMORY_CONNECTIONS = 64,
 	WARM_UP_RUNS = 20,
 	SYNC_SAMPLES = 200,
@@ -34,7 +35,7 @@ enum {
 	COMMIT_BYTES = 7 * SYNC_BLOCK, /* what a commit of a small run writes */
 	COMMIT_RING = 128 * COMMIT_BYTES, /* written again and again, as the write-ahead log is */
 	COMMIT_PAIRS = 100,
-	READY_MS_MAX = 15000,
+	READY_MS_MAX = 120000,
 	STOP_MS_MAX = 10000,
 	IDLE_BEFORE_MEMORY_MS = 1000,
 	LINE_LEN_MAX = 512,
@@ -501,6 +502,7 @@ struct flood {
 	struct bench *bench;
 	CURLM *multi;
 	CURL *handles[MEMORY_CONNECTIONS];
+	struct curl_slist *headers;
 	uint64_t started, done, failed, busy;
 };
 
@@ -548,6 +550,52 @@ static int flood_to(struct flood *flood, uint64_t until, uint64_t total)
 	return STATUS_OK;
 }
 
+static int check_flood(struct command *command, uint64_t runs)
+{
+	if (runs >= MEMORY_CONNECTIONS)
+		return STATUS_OK;
+	return command_fail(command, STATUS_USAGE, NULL, "--runs %llu: at least %d are needed", (unsigned long long)runs, MEMORY_CONNECTIONS);
+}
+
+/* The same request over all connections; start_flood() sends the first of each, flood_to() goes on. */
+static void open_flood(struct flood *flood, const char *path, const char *body)
+{
+	struct bench *bench = flood->bench;
+	flood->headers = curl_slist_append(NULL, "Content-Type: application/json");
+	flood->multi = curl_multi_init();
+	CHECK(flood->multi != NULL);
+	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++) {
+		CURL *easy = flood->handles[i] = curl_easy_init();
+		CHECK(easy != NULL);
+		client_prepare(&bench->client, easy, client_url(&bench->command->arena, &bench->client, path));
+		curl_easy_setopt(easy, CURLOPT_HTTPHEADER, flood->headers);
+		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body);
+		curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop_body);
+	}
+}
+
+static void start_flood(struct flood *flood)
+{
+	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++, flood->started++)
+		curl_multi_add_handle(flood->multi, flood->handles[i]);
+}
+
+/* The status so far, or that runs were not accepted. */
+static int close_flood(struct flood *flood, int status)
+{
+	struct command *command = flood->bench->command;
+	progress_clear(&command->output);
+	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++) {
+		curl_multi_remove_handle(flood->multi, flood->handles[i]);
+		curl_easy_cleanup(flood->handles[i]);
+	}
+	curl_multi_cleanup(flood->multi);
+	curl_slist_free_all(flood->headers);
+	if (status == STATUS_OK && flood->failed > 0)
+		return command_fail(command, STATUS_ERROR, NULL, "%llu of %llu runs were not accepted", (unsigned long long)flood->failed, (unsigned long long)flood->started);
+	return status;
+}
+
 int command_bench_memory(struct command *command)
 {
 	struct arena *arena = &command->arena;
@@ -555,50 +603,26 @@ int command_bench_memory(struct command *command)
 	struct flood flood = {.bench = &bench};
 	uint64_t runs = MEMORY_RUNS_DEFAULT;
 	int status = command_number(command, "runs", RUNS_MAX, &runs);
-	if (status != STATUS_OK)
+	if (status != STATUS_OK || (status = check_flood(command, runs)) != STATUS_OK)
 		return status;
-	if (runs < MEMORY_CONNECTIONS)
-		return command_fail(command, STATUS_USAGE, NULL, "--runs %llu: at least %d are needed", (unsigned long long)runs, MEMORY_CONNECTIONS);
 	if ((status = make_folder(&bench)) != STATUS_OK || (status = start_daemon(&bench, NULL)) != STATUS_OK ||
 	    (status = register_definition(&bench, NO_OP_DEFINITION)) != STATUS_OK)
 		goto done;
 
 	static const unsigned marks[] = {0, 25, 50, 75, 100};
 	double resident[COUNT_OF(marks)], private[COUNT_OF(marks)];
-	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
-	flood.multi = curl_multi_init();
-	CHECK(flood.multi != NULL);
-	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++) {
-		CURL *easy = flood.handles[i] = curl_easy_init();
-		CHECK(easy != NULL);
-		client_prepare(&bench.client, easy, client_url(arena, &bench.client, "/v1/runs?wait=30s"));
-		curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, "{\"definition\":\"bench/no-op:1.0.0\",\"input\":{}}");
-		curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop_body);
-	}
+	open_flood(&flood, "/v1/runs?wait=30s", "{\"definition\":\"bench/no-op:1.0.0\",\"input\":{}}");
 	sleep_ms(IDLE_BEFORE_MEMORY_MS);
 	read_memory(bench.daemon.pid, &resident[0], &private[0]);
-	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++, flood.started++)
-		curl_multi_add_handle(flood.multi, flood.handles[i]);
+	start_flood(&flood);
 	uint64_t start_us = clock_us();
 	for (size_t m = 1; status == STATUS_OK && m < COUNT_OF(marks); m++) {
 		status = flood_to(&flood, runs * marks[m] / 100, runs);
 		read_memory(bench.daemon.pid, &resident[m], &private[m]);
 	}
 	double seconds = (double)(clock_us() - start_us) / 1e6;
-	progress_clear(&command->output);
-	for (size_t i = 0; i < MEMORY_CONNECTIONS; i++) {
-		curl_multi_remove_handle(flood.multi, flood.handles[i]);
-		curl_easy_cleanup(flood.handles[i]);
-	}
-	curl_multi_cleanup(flood.multi);
-	curl_slist_free_all(headers);
-	if (status != STATUS_OK)
+	if ((status = close_flood(&flood, status)) != STATUS_OK)
 		goto done;
-	if (flood.failed > 0) {
-		status = command_fail(command, STATUS_ERROR, NULL, "%llu of %llu runs were not accepted", (unsigned long long)flood.failed, (unsigned long long)runs);
-		goto done;
-	}
 
 	struct json *result = json_object(arena), *rss = json_object(arena), *own = json_object(arena);
 	for (size_t m = 0; m < COUNT_OF(marks); m++) {
@@ -816,6 +840,78 @@ int command_bench_expressions(struct command *command)
 		print_percentiles(command, arena_printf(arena, "registration, %d plain tasks, ms", PLAIN_TASKS), json_get(result, "registerPlainMs"));
 		print_percentiles(command, arena_printf(arena, "registration, %d jq tasks, ms", JQ_EXPRESSIONS), json_get(result, "registerJqMs"));
 		output_line(&command->output, "the first of them %.1f ms: it starts the helpers; the daemon afterwards: %.1f MiB resident", first_jq_ms, resident / 1048576);
+	}
+done:
+	close_bench(&bench);
+	return status;
+}
+
+/* --- bench recovery ----------------------------------------------------------------------------------------------- */
+
+#define SLEEPER_DEFINITION \
+	"{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"bench\",\"name\":\"sleeper\",\"version\":\"1.0.0\"},\"do\":[{\"rest\":{\"wait\":{\"days\":1}}}]}"
+
+/* Runs that sleep for a day, a daemon that is killed, and what the next start takes: until it serves, and until it has cancelled one of them. */
+int command_bench_recovery(struct command *command)
+{
+	struct arena *arena = &command->arena;
+	struct bench bench = {.command = command};
+	struct flood flood = {.bench = &bench};
+	uint64_t runs = RECOVERY_RUNS_DEFAULT;
+	int status = command_number(command, "runs", RUNS_MAX, &runs);
+	if (status != STATUS_OK || (status = check_flood(command, runs)) != STATUS_OK)
+		return status;
+	if ((status = make_folder(&bench)) != STATUS_OK || (status = start_daemon(&bench, NULL)) != STATUS_OK ||
+	    (status = register_definition(&bench, SLEEPER_DEFINITION)) != STATUS_OK)
+		goto done;
+
+	double resident[3], private[3];
+	struct json *run = NULL, *answer = NULL;
+	struct request first = {.method = "POST", .path = "/v1/runs", .body = bytes_text("{\"definition\":\"bench/sleeper:1.0.0\",\"input\":{},\"id\":\"first\"}")};
+	read_memory(bench.daemon.pid, &resident[0], &private[0]);
+	open_flood(&flood, "/v1/runs", "{\"definition\":\"bench/sleeper:1.0.0\",\"input\":{}}");
+	start_flood(&flood);
+	uint64_t start_us = clock_us();
+	status = bench_send(&bench, &first, &run);
+	if (status == STATUS_OK)
+		status = flood_to(&flood, runs, runs);
+	double seconds = (double)(clock_us() - start_us) / 1e6;
+	if ((status = close_flood(&flood, status)) != STATUS_OK)
+		goto done;
+	sleep_ms(IDLE_BEFORE_MEMORY_MS);
+	read_memory(bench.daemon.pid, &resident[1], &private[1]);
+
+	client_close(&bench.client);
+	bench.client_is_open = false;
+	kill(bench.daemon.pid, SIGKILL);
+	stop_process(&bench.daemon);
+	start_us = clock_us();
+	if ((status = start_daemon(&bench, NULL)) != STATUS_OK)
+		goto done;
+	struct request cancel = {.method = "POST", .path = "/v1/runs/first/cancel", .body = bytes_text("{}")};
+	if ((status = bench_send(&bench, &cancel, &answer)) != STATUS_OK)
+		goto done;
+	double cancelled_ms = (double)(clock_us() - start_us) / 1000;
+	sleep_ms(IDLE_BEFORE_MEMORY_MS);
+	read_memory(bench.daemon.pid, &resident[2], &private[2]);
+
+	struct json *result = json_object(arena);
+	json_set_text(arena, result, "machine", describe_machine(arena));
+	json_set_number(arena, result, "runs", (double)runs + 1);
+	json_set_number(arena, result, "submitSeconds", rounded(seconds));
+	json_set_number(arena, result, "readyMs", rounded(bench.daemon.ready_ms));
+	json_set_number(arena, result, "cancelledMs", rounded(cancelled_ms));
+	json_set_number(arena, result, "residentMiB", rounded(resident[1] / 1048576));
+	json_set_number(arena, result, "recoveredResidentMiB", rounded(resident[2] / 1048576));
+	json_set_number(arena, result, "bytesPerRun", rounded((resident[1] - resident[0]) / (double)runs));
+	if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL) {
+		output_json(&command->output, result);
+	} else {
+		output_line(&command->output, "machine    %s", json_get_text(result, "machine"));
+		output_line(&command->output, "runs       %llu that sleep for a day, submitted in %.1f s", (unsigned long long)runs + 1, seconds);
+		output_line(&command->output, "memory     %.1f MiB resident, %.0f bytes a run; %.1f MiB after the restart", resident[1] / 1048576, (resident[1] - resident[0]) / (double)runs,
+			    resident[2] / 1048576);
+		output_line(&command->output, "restart    killed; ready after %.0f ms, and had cancelled one of them after %.0f ms", bench.daemon.ready_ms, cancelled_ms);
 	}
 done:
 	close_bench(&bench);
