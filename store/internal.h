@@ -8,6 +8,7 @@
 
 #include "store/store.h"
 #include "workflow/base/id.h"
+#include "workflow/state.h"
 
 enum {
 	STORE_STATEMENTS_MAX = 96, /* prepared statements of one connection */
@@ -151,6 +152,10 @@ int content_table_fill(struct connection *connection, struct arena *arena, struc
 
 /* The row id of a run: the seq of its run.created. ERR_NOT_FOUND. */
 int run_table_find(struct connection *connection, const char *id, uint64_t *run, struct error *error);
+/* The same, and what the row says of it. */
+int run_table_find_status(struct connection *connection, const char *id, uint64_t *run, enum run_status *status, struct error *error);
+/* Of a run that goes on. */
+int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, struct error *error);
 /* Was there a run of this id that retention removed? */
 int run_table_is_purged(struct connection *connection, const char *id, bool *purged, struct error *error);
 int run_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);

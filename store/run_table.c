@@ -7,6 +7,7 @@
 #include "workflow/base/time.h"
 
 static const char find_sql[] = "SELECT seq FROM run WHERE id = ?1";
+static const char find_status_sql[] = "SELECT seq, status FROM run WHERE id = ?1";
 static const char insert_sql[] = "INSERT INTO run(seq, id, namespace, name, version, definition, request, status, created_ms, "
 				 "parent, parent_step, awaited) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 static const char insert_label_sql[] = "INSERT INTO run_label(key, value, run) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
@@ -41,6 +42,25 @@ int run_table_find(struct connection *connection, const char *id, uint64_t *run,
 	*run = column_number(statement, 0);
 	statement_end(statement);
 	return 0;
+}
+
+int run_table_find_status(struct connection *connection, const char *id, uint64_t *run, enum run_status *status, struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, find_status_sql, error);
+	int step;
+
+	if (statement == NULL)
+		return error->code;
+	bind_text(statement, 1, id);
+	step = statement_step(connection, statement, error);
+	if (step < 0)
+		return error->code;
+	if (step == 0)
+		return error_set(error, ERR_NOT_FOUND, "there is no run %.64s", id);
+	*run = column_number(statement, 0);
+	bool known = run_status_parse((const char *)sqlite3_column_text(statement, 1), status);
+	statement_end(statement);
+	return known ? 0 : error_set(error, ERR_CORRUPT, "run %.64s has a status that does not exist", id);
 }
 
 static const char purged_sql[] = "SELECT 1 FROM run_tombstone WHERE id = ?1";
@@ -173,16 +193,17 @@ int run_table_apply(struct connection *connection, uint64_t run, const struct en
 		return set_status(connection, run, "cancelled", entry->time_ms, false, error);
 	case ENTRY_RUN_KILLED:
 		return set_status(connection, run, "cancelled", entry->time_ms, true, error);
-	case ENTRY_RUN_SUSPENDED:
-		return set_status(connection, run, "suspended", 0, false, error);
-	case ENTRY_RUN_RESUMED:
-		return set_status(connection, run, "running", 0, false, error);
 	case ENTRY_TIMER_SET:
 	case ENTRY_TIMER_FIRED:
 		return apply_timer(connection, run, entry, error);
 	default:
 		return 0;
 	}
+}
+
+int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, struct error *error)
+{
+	return set_status(connection, run, run_status_name(status), 0, false, error);
 }
 
 int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t seq_first, uint64_t count, struct error *error)

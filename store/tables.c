@@ -61,15 +61,18 @@ int tables_check(struct connection *connection, const struct entry *entries, siz
 	return error->code;
 }
 
-/* Entries of one run that stand next to each other. */
+/* Entries of one run that stand next to each other. Its status is written once for all of them, and only where it changed. */
 static int apply_stretch(struct connection *connection, const struct entry *entries, size_t count, const char *run_id,
 			 struct error *error)
 {
 	uint64_t run = entries[0].seq;
+	enum run_status known = RUN_RUNNING;
 
-	if (entries[0].kind != ENTRY_RUN_CREATED && run_table_find(connection, run_id, &run, error) != 0)
+	if (entries[0].kind != ENTRY_RUN_CREATED && run_table_find_status(connection, run_id, &run, &known, error) != 0)
 		return error->code;
+	enum run_status status = known;
 	for (size_t i = 0; i < count; i++) {
+		status = run_status_after(status, &entries[i]);
 		if (entries[i].kind == ENTRY_FACT_RECORDED)
 			fact_table_apply(connection, run, &entries[i], error);
 		else if (entries[i].kind == ENTRY_EVENT_EMITTED)
@@ -79,6 +82,8 @@ static int apply_stretch(struct connection *connection, const struct entry *entr
 		if (error->code != ERR_NONE)
 			return error->code;
 	}
+	if (status != known && !run_status_ended(status) && run_table_set_status(connection, run, status, error) != 0)
+		return error->code;
 	return run_table_add_entries(connection, run, entries[0].seq, count, error);
 }
 

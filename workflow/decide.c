@@ -382,6 +382,16 @@ static void decide_trigger(struct deciding *d)
 	decide_run_queue(d);
 }
 
+/* Where the trigger left the run waiting, its last entry says so. Per trigger, since replay decides them one by one, however many were decided
+ * together; not where it stopped at a limit, for then it goes on at once. */
+static void mark_waiting(struct deciding *d)
+{
+	if (d->decision->entry_count == d->entries_before || decide_stopped(d) || d->draft.status == RUN_SUSPENDED || !state_only_waits(&d->draft))
+		return;
+	json_set_boolean(d->arena, d->decision->entries[d->decision->entry_count - 1].data, "waits", true);
+	d->draft.status = RUN_WAITING;
+}
+
 void workflow_decide(const struct state *state, const struct trigger *triggers, size_t trigger_count, const struct decide_context *context,
 		     struct decision *decision)
 {
@@ -402,6 +412,7 @@ void workflow_decide(const struct state *state, const struct trigger *triggers, 
 		d.result_bytes = 0;
 		decide_set_safe(&d);
 		decide_trigger(&d);
+		mark_waiting(&d);
 		decision->trigger_count = i + 1;
 		if (decide_stopped(&d) || decision->entry_count >= DECISION_ENTRIES_MAX)
 			break;

@@ -18,6 +18,33 @@ const char *run_status_name(enum run_status status)
 	return names[status];
 }
 
+bool run_status_parse(const char *name, enum run_status *status)
+{
+	for (*status = RUN_PENDING; *status <= RUN_COMPLETED; ++*status)
+		if (strcmp(run_status_name(*status), name) == 0)
+			return true;
+	return false;
+}
+
+enum run_status run_status_after(enum run_status status, const struct entry *entry)
+{
+	switch (entry->kind) {
+	case ENTRY_RUN_COMPLETED:
+		return RUN_COMPLETED;
+	case ENTRY_RUN_FAULTED:
+		return RUN_FAULTED;
+	case ENTRY_RUN_CANCELLED:
+	case ENTRY_RUN_KILLED:
+		return RUN_CANCELLED;
+	case ENTRY_RUN_SUSPENDED:
+		return RUN_SUSPENDED;
+	default:
+		if (!entry_kind_touches_run(entry->kind) || run_status_ended(status) || (status == RUN_SUSPENDED && entry->kind != ENTRY_RUN_RESUMED))
+			return status;
+		return json_get_boolean(entry->data, "waits", false) ? RUN_WAITING : RUN_RUNNING;
+	}
+}
+
 bool run_status_ended(enum run_status status)
 {
 	return status == RUN_CANCELLED || status == RUN_FAULTED || status == RUN_COMPLETED;
@@ -258,11 +285,32 @@ static struct instance *edit_or_add(struct state *state, const struct task *task
 	return instance;
 }
 
+/* by: 1 or -1. Around each change of what an instance is waiting for. */
+static void count_waiting(struct state *state, const struct instance *instance, int by)
+{
+	size_t change = (size_t)by; /* wraps around, as unsigned numbers do */
+
+	state->in_flight_count += instance->in_flight ? change : 0;
+	state->awaiting_count += instance->in_flight && instance->waits_since_ms != 0 ? change : 0;
+	state->backing_off_count += instance->phase == INSTANCE_BACKING_OFF ? change : 0;
+}
+
+/* waits_since_ms: of a child that is awaited; else 0. */
+static void set_in_flight(struct state *state, struct instance *instance, bool in_flight, int64_t waits_since_ms)
+{
+	count_waiting(state, instance, -1);
+	instance->in_flight = in_flight;
+	instance->waits_since_ms = waits_since_ms;
+	count_waiting(state, instance, 1);
+}
+
 static void set_phase(struct state *state, struct instance *instance, enum instance_phase phase)
 {
 	bool live = phase == INSTANCE_STARTED || phase == INSTANCE_BACKING_OFF;
 
+	count_waiting(state, instance, -1);
 	instance->phase = phase;
+	count_waiting(state, instance, 1);
 	if (instance->base_live) { /* whoever walks the base's list looks at the copy */
 		instance->base_live = live; /* over: when it begins again it stands at the end, as it will in the base's list */
 		return;
@@ -293,6 +341,7 @@ static void free_instance(struct state *state, struct instance *instance)
 		link = &(*link)->next;
 	*link = instance->next;
 	state->instance_count--;
+	count_waiting(state, instance, -1);
 	release_values(state, instance);
 	set_value(state, &instance->output, NULL);
 	list_remove(&instance->live);
@@ -300,6 +349,11 @@ static void free_instance(struct state *state, struct instance *instance)
 }
 
 /* For state_snapshot.c. */
+void state_count_waiting(struct state *state, const struct instance *instance)
+{
+	count_waiting(state, instance, 1);
+}
+
 struct value *state_add_value(struct state *state, const struct digest *digest)
 {
 	return add_value(state, digest);
@@ -577,12 +631,12 @@ bool state_ends_wait(const struct state *state, const struct entry *entry, int64
 
 bool state_is_idle(const struct state *state)
 {
-	LIST_EACH(link, &state->live) {
-		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
-		if (instance->in_flight)
-			return false;
-	}
-	return true;
+	return state->in_flight_count == 0;
+}
+
+bool state_only_waits(const struct state *state)
+{
+	return state->in_flight_count == state->awaiting_count && state->awaiting_count + state->backing_off_count > 0;
 }
 
 /* --- the fold ----------------------------------------------------------------------------------------------------- */
@@ -820,7 +874,8 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		}
 		count_execution(state, instance, id.execution);
 		instance->cursor = 0;
-		instance->child_live = instance->in_flight = instance->exited = false;
+		set_in_flight(state, instance, false, 0);
+		instance->child_live = instance->exited = false;
 		instance->attempt = instance->failures = 0;
 		instance->item_count = instance->next_iteration = instance->done_count = instance->live_count = 0;
 		instance->in_handler = false;
@@ -890,7 +945,7 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 	case ENTRY_TASK_CANCELLED:
 		if (live || task->parent->kind == TASK_FORK)
 			release_holder(state, task, id.iterations, id.iteration_count);
-		instance->in_flight = false;
+		set_in_flight(state, instance, false, instance->waits_since_ms);
 		set_phase(state, instance, entry->kind == ENTRY_TASK_FAULTED ? INSTANCE_FAULTED : INSTANCE_CANCELLED);
 		set_value(state, &state->emitted, NULL);
 		release_values(state, instance);
@@ -939,9 +994,8 @@ static int apply_attempt(struct state *state, const struct entry *entry, struct 
 		    (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
 			return corrupt(state, entry, "another attempt is in flight, or its number is not the next one", error);
 		instance->attempt = attempt;
-		instance->in_flight = true;
 		instance->due_ms = 0;
-		instance->waits_since_ms = json_get_boolean(entry->data, "awaits", false) ? entry->time_ms : 0;
+		set_in_flight(state, instance, true, json_get_boolean(entry->data, "awaits", false) ? entry->time_ms : 0);
 		set_value(state, &instance->with, take_value(state, entry, "with"));
 		set_phase(state, instance, INSTANCE_STARTED);
 		return 0;
@@ -949,7 +1003,7 @@ static int apply_attempt(struct state *state, const struct entry *entry, struct 
 	case ENTRY_ATTEMPT_FAILED:
 		if (!instance->in_flight || attempt != instance->attempt)
 			return corrupt(state, entry, "this attempt is not in flight", error);
-		instance->in_flight = false;
+		set_in_flight(state, instance, false, instance->waits_since_ms);
 		if (entry->kind == ENTRY_ATTEMPT_FAILED) {
 			const char *class = json_get_text(entry->data, "class");
 			if (!class || strcmp(class, failure_name(FAILURE_INTERRUPTED)) != 0)
@@ -1161,10 +1215,7 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 		rc = apply_ended(state, entry, error);
 		break;
 	case ENTRY_RUN_SUSPENDED:
-		state->status = RUN_SUSPENDED;
-		break;
 	case ENTRY_RUN_RESUMED:
-		state->status = RUN_RUNNING;
 		break;
 	case ENTRY_TASK_STARTED:
 	case ENTRY_TASK_COMPLETED:
@@ -1224,6 +1275,7 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	}
 	arena_close(&arena);
 	if (rc == 0) {
+		state->status = run_status_after(state->status, entry);
 		state->entry_count++;
 		state->seq_last = entry->seq;
 	}

@@ -35,7 +35,10 @@ struct value {
 
 enum run_status { RUN_PENDING, RUN_RUNNING, RUN_WAITING, RUN_SUSPENDED, RUN_CANCELLED, RUN_FAULTED, RUN_COMPLETED };
 const char *run_status_name(enum run_status status);
+bool run_status_parse(const char *name, enum run_status *status);
 bool run_status_ended(enum run_status status);
+/* What an entry makes of its run's status: all that the fold, the table of runs and the run document know of it. */
+enum run_status run_status_after(enum run_status status, const struct entry *entry);
 
 /* A do or for whose children are under way is STARTED, as is a call whose attempt is. What waits for a time only is BACKING_OFF: a call or a
  * try before its next attempt, and a `wait`; and a `listen` that waits for an event.
@@ -123,6 +126,7 @@ struct state {
 	struct value *emitted; /* between event.emitted and the end of its task */
 	uint64_t *consumed; /* events, the last STATE_EVENTS_REMEMBERED_MAX; a draft's: those that it adds */
 	size_t consumed_count, consumed_cap;
+	size_t in_flight_count, awaiting_count, backing_off_count; /* instances; awaiting: those in flight that are a child's; see state_only_waits() */
 
 	struct instance **instances; /* hash table, chained */
 	size_t instance_slots, instance_count;
@@ -166,6 +170,8 @@ int64_t state_next_deadline_ms(const struct state *state);
 bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms);
 /* Nothing in flight, nothing to do at once: may leave memory. */
 bool state_is_idle(const struct state *state);
+/* Nothing is in flight but children, and something waits for a timer, an event or a child: status `waiting`, unless a decision stopped at its limit. */
+bool state_only_waits(const struct state *state);
 /* All of a run that has not ended, without the bytes of its values: a cache, from which a start goes on instead of from the first entry.
  * It is only of use to the same program version, which has the same fold. */
 void state_snapshot_print(const struct state *state, const char *program_version, struct buffer *out);

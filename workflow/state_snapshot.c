@@ -14,7 +14,7 @@
 #include "workflow/state_internal.h"
 
 /* Raised when what is written changes, or what the fold makes of an entry. */
-enum { SNAPSHOT_FORMAT = 1 };
+enum { SNAPSHOT_FORMAT = 2 };
 
 #define STATE_NUMBERS(X) X(depth) X(created_ms) X(timeout_ms) X(seq_first) X(seq_last) X(entry_count) X(fact_count) X(rejected_count)
 #define STATE_VALUES(X) X(input) X(output) X(error) X(context) X(emitted)
@@ -27,7 +27,7 @@ enum { SNAPSHOT_FORMAT = 1 };
 /* Whoever adds a member comes by here. */
 #if __SIZEOF_POINTER__ == 8
 _Static_assert(sizeof(struct instance) == 456, "a new member of an instance has to be written, too");
-_Static_assert(sizeof(struct state) == 328, "a new member of a state has to be written, too");
+_Static_assert(sizeof(struct state) == 352, "a new member of a state has to be written, too");
 #endif
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -298,6 +298,7 @@ static void take_instance(struct reading *r, bool live)
 		r->damaged = true;
 	if (live)
 		list_add_last(&r->state->live, &instance->live);
+	state_count_waiting(r->state, instance);
 }
 
 static void take_all(struct reading *r, const char *program_version)

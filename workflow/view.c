@@ -7,6 +7,7 @@
 
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
+#include "workflow/state.h"
 #include "workflow/value_index.h"
 
 /* --- intervals ---------------------------------------------------------------------------------------------------- */
@@ -248,7 +249,7 @@ struct view {
 	struct interval_set active, queued;
 	struct wait_view *waits;
 	const struct json *record;
-	const char *status;
+	enum run_status status;
 	int64_t created_ms, last_ms, ended_ms;
 };
 
@@ -561,7 +562,7 @@ static struct view *new_view(struct arena *arena, const struct definition *defin
 {
 	struct view *v = arena_zero(arena, sizeof *v);
 
-	*v = (struct view){.arena = arena, .definition = definition, .tasks = json_array(arena), .tasks_max = VIEW_TASKS_MAX, .status = "pending"};
+	*v = (struct view){.arena = arena, .definition = definition, .tasks = json_array(arena), .tasks_max = VIEW_TASKS_MAX, .status = RUN_PENDING};
 	if (source)
 		v->source = *source;
 	arena_init(&v->page);
@@ -625,21 +626,14 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 	struct digest digest;
 	char text[DIGEST_TEXT_LEN + 1];
 
+	v->status = run_status_after(v->status, entry);
 	switch (entry->kind) {
-	case ENTRY_RUN_CREATED:
-	case ENTRY_RUN_RESUMED:
-		v->status = "running";
-		break;
-	case ENTRY_RUN_SUSPENDED:
-		v->status = "suspended";
-		break;
 	case ENTRY_RUN_COMPLETED:
 	case ENTRY_RUN_FAULTED:
 	case ENTRY_RUN_CANCELLED:
 	case ENTRY_RUN_KILLED: {
 		v->ended_ms = entry->time_ms;
 		v->record = value_of(v, entry->data, "record");
-		v->status = entry->kind == ENTRY_RUN_COMPLETED ? "completed" : entry->kind == ENTRY_RUN_FAULTED ? "faulted" : "cancelled";
 		struct json *reason = value_of(v, entry->data, "reason");
 		if (entry->kind == ENTRY_RUN_KILLED)
 			json_set_text(v->arena, v->run, "reason", "killed");
@@ -730,7 +724,7 @@ struct json *view_end(struct view *v)
 	struct json *run = v->run;
 
 	CHECK(json_get(run, "id") != NULL); /* it had entries */
-	json_set_text(v->arena, run, "status", v->status);
+	json_set_text(v->arena, run, "status", run_status_name(v->status));
 	if (v->ended_ms)
 		set_time(v->arena, run, "endedAt", v->ended_ms);
 	if (v->include & VIEW_TASKS)

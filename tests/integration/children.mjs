@@ -66,7 +66,7 @@ await test('await: false ends with the submission, and the child goes on alone',
 	await register(daemon, definition('slow', [{ rest: { wait: { milliseconds: 1500 } } }, { say: { set: { done: true } } }]));
 	const parent = await run(daemon, [{ a: child('slow', {}, { await: false }) }], { n: 3 });
 	equal([parent.status, parent.output], ['completed', { n: 3 }], 'its own input comes out');
-	equal(parent.children.map(one => [one.status, one.awaited]), [['running', false]], 'the child is under way');
+	equal(parent.children.map(one => [one.status, one.awaited]), [['waiting', false]], 'the child is under way');
 	equal((await daemon.ended(parent.children[0].id)).output, { done: true }, 'the child');
 	await daemon.stop();
 });
@@ -96,7 +96,7 @@ await test('who cancels, kills or times out a parent ends the child that it wait
 	const late = await run(daemon, [{ a: { ...child('leaf'), timeout: { after: 'PT0.3S' } } }]);
 	equal([late.status, late.error.status], ['faulted', 408], 'timed out');
 	await until('its child has ended', async () => (await childrenOf(daemon, late.id))[0].status === 'cancelled');
-	equal((await childrenOf(daemon, other)).map(one => one.status), ['running'], 'nobody waits for this one, and it goes on');
+	equal((await childrenOf(daemon, other)).map(one => one.status), ['waiting'], 'nobody waits for this one, and it goes on');
 	const victim = await start(daemon, [{ a: child('leaf') }]);
 	const [own] = await until('it has a child', async () => { const all = await childrenOf(daemon, victim); return all.length && all; });
 	await daemon.post(`/v1/runs/${own.id}/cancel`, { reason: 'by hand' }, 200);
@@ -152,7 +152,8 @@ await test('killed at any moment, each step has exactly one child, and what it g
 		equal([parent.status, parent.tasks.find(task => task.name === 'all').output], ['completed', [0, 1, 2, 3, 4, 5].map(n => ({ n }))], `parent ${id}`);
 		equal(parent.children.map(one => one.step).sort(), [...[0, 1, 2, 3, 4, 5].map(n => `/do/0/all/do/0/one#${n}@1`), '/do/1/let@1'], `children of ${id}`);
 	}
-	await until('all have ended', async () => (await daemon.get('/v1/runs/count?status=running')).count === 0);
+	const open = async () => (await Promise.all(['running', 'waiting'].map(status => daemon.get(`/v1/runs/count?status=${status}`)))).reduce((sum, one) => sum + one.count, 0);
+	await until('all have ended', async () => await open() === 0);
 	equal((await daemon.get('/v1/runs/count')).count, ids.length * 8, 'runs in all');
 	check(await daemon.metric('reprise_children_started_total') >= 0 && await daemon.metric("reprise_children_attached_total") >= 0 && await daemon.metric('reprise_children_waiting') === 0, 'metrics');
 	equal(daemon.cli('replay', '--all').code, 0, 'replay');
@@ -175,12 +176,13 @@ await test('a parent that ends in the moment of the kill takes its child along a
 		const parent = await daemon.run(id);
 		if (parent.status !== 'cancelled')
 			await daemon.post(`/v1/runs/${id}/cancel`, {}, 200);
-		else if (parent.children[0].status === 'running')
+		else if (parent.children[0].status === 'waiting')
 			orphans++;
 		await until('the child is cancelled', async () => (await childrenOf(daemon, id))[0].status === 'cancelled');
 	}
 	console.log(`# ${orphans} of 12 were orphans when the daemon was back`);
-	equal((await daemon.get('/v1/runs/count?status=running')).count, 0, 'nothing is left');
+	for (const status of ['running', 'waiting'])
+		equal((await daemon.get(`/v1/runs/count?status=${status}`)).count, 0, 'nothing is left');
 	await daemon.stop();
 });
 

@@ -115,8 +115,8 @@ await test('the feed has the lifecycle of each run, complete and in order, page 
 	await daemon.post('/v1/runs', { id: 'bad', definition: definition('bad', [{ fails: { raise: { error: { type: 'https://example.com/e', status: 500, title: 'no' } } } }]) }, 201);
 	await daemon.ended('bad');
 	await daemon.post('/v1/runs', { id: 'long', definition: definition('long', [{ one: { wait: { hours: 1 } } }]) }, 201);
-	match(daemon.cli('show', 'long').stdout, /^status +running\ncreated [^\n]*\nTASK/m, 'no figures that are none');
-	match(daemon.cli('overhead').stdout, /^long +running +- +- +- +- /m, 'nor in the list of them');
+	match(daemon.cli('show', 'long').stdout, /^status +waiting\ncreated [^\n]*\nTASK/m, 'no figures that are none');
+	match(daemon.cli('overhead').stdout, /^long +waiting +- +- +- +- /m, 'nor in the list of them');
 	match(daemon.cli('overhead', 'long').stderr, /has not ended/, 'nor alone');
 	await daemon.post('/v1/runs/long/cancel', {}, [200, 202]);
 	await daemon.ended('long');

@@ -351,6 +351,19 @@ void check_committed(void *arg, const char *run_id, uint64_t seq_last, bool ende
 		broken(world, run, "the state in memory is not the fold of the stored entries");
 	if (state_next_deadline_ms(&fold) != state_next_deadline_ms(live) || state_is_idle(&fold) != state_is_idle(live))
 		broken(world, run, "the state in memory waits for something else than the stored one");
+	/* Counted once more, from the list: what is called waiting has nothing in flight of its own, and something that waits. */
+	size_t busy = 0, waits = 0;
+	LIST_EACH(link, &live->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		bool awaits = instance->in_flight && instance->waits_since_ms != 0;
+		busy += instance->in_flight && !awaits;
+		waits += awaits || instance->phase == INSTANCE_BACKING_OFF;
+	}
+	if (!run->ended && state_only_waits(live) != (busy == 0 && waits > 0))
+		broken(world, run, "what is in flight and what waits was counted wrong");
+	if (live->status == RUN_WAITING && (busy > 0 || waits == 0))
+		broken(world, run, "it is called waiting with %zu attempts in flight and %zu tasks that wait", busy, waits);
+	world->counters.waiting += live->status == RUN_WAITING;
 	state_close(&fold);
 	arena_close(&arena);
 	world->counters.folds++;

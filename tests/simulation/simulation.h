@@ -136,7 +136,7 @@ struct attempt {
 
 struct counters {
 	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
-		attempts, refused, caught, tries, fired, steps_clock, folds, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
+		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
 		listens;
 };
 

@@ -94,6 +94,8 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 		else
 			make_step(arena, &entries[i], kind, run, "/do/0/x@1",
 				  bytes_text(arena_printf(arena, "%u", pick(w, 1000))));
+		if (pick(w, 3) == 0)
+			json_set_boolean(arena, entries[i].data, "waits", true);
 	}
 	return count;
 }
@@ -209,6 +211,8 @@ START_TEST(tampered_rows_are_found)
 		{"run", "UPDATE run SET status = 'completed' WHERE seq = (SELECT min(seq) FROM run WHERE status <> 'completed')"},
 		{"run",
 		 "UPDATE run SET ended_ms = ended_ms + 1 WHERE seq = (SELECT max(seq) FROM run WHERE ended_ms IS NOT NULL)"},
+		{"run", "UPDATE run SET status = 'running' WHERE seq = (SELECT min(seq) FROM run WHERE status = 'waiting')"},
+		{"run", "UPDATE run SET status = 'waiting' WHERE seq = (SELECT min(seq) FROM run WHERE status = 'suspended')"},
 		{"run_label", "DELETE FROM run_label WHERE run = (SELECT max(run) FROM run_label)"},
 		{"run_entry", "UPDATE run_entry SET count = count + 1 WHERE run = (SELECT max(run) FROM run_entry)"},
 		{"fact", "UPDATE fact SET accepted = 1 - accepted WHERE seq = (SELECT max(seq) FROM fact)"},

@@ -285,6 +285,53 @@ START_TEST(fork_joins)
 }
 END_TEST
 
+/* Nothing is in flight and something waits: the run is waiting, and the entry says so with which it began to wait; the next one says that it is
+ * at work again. A child that is awaited is no work of the run's own; a call beside the wait is. */
+START_TEST(runs_that_only_wait_say_so)
+{
+	static const char *const tasks[] = {
+		"[{\"w\":{\"wait\":\"PT1H\"}}," SET("z", "1", "") "]",
+		"[{\"w\":{\"listen\":{\"to\":{\"any\":[]}}}}]",
+		"[{\"w\":{\"run\":{\"workflow\":{\"namespace\":\"test\",\"name\":\"c\",\"version\":\"1.0.0\"}}}}]",
+	};
+	struct fixture f;
+
+	for (size_t i = 0; i < COUNT_OF(tasks); i++) {
+		fixture_open(&f, tasks[i]);
+		fixture_submit(&f, "{}");
+		ck_assert_int_eq(f.state.status, RUN_WAITING);
+		for (size_t k = 0; k < f.count; k++)
+			ck_assert(json_get_boolean(f.entries[k].data, "waits", false) == (k + 1 == f.count));
+		check_record(&f);
+		fixture_close(&f);
+	}
+
+	fixture_open(&f, tasks[0]);
+	fixture_submit(&f, "{}");
+	f.wall_ms += 3600000;
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	ck_assert(!json_get(f.entries[f.count - 1].data, "waits"));
+	fixture_close(&f);
+
+	/* A call: at work, then in its backoff, then at work again; beside a wait the call decides. */
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"branches\":[" BRANCH("a") ",{\"w\":{\"wait\":\"PT1H\"}}]}}}]");
+	fixture_submit(&f, "{}");
+	ck_assert_int_eq(f.state.status, RUN_RUNNING);
+	fixture_fail(&f, "/do/0/f/fork/branches/0/a@1", 1, FAILURE_UNREACHABLE, 3);
+	ck_assert_int_eq(f.state.status, RUN_WAITING);
+	f.wall_ms = state_next_deadline_ms(&f.state);
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	ck_assert_int_eq(f.state.status, RUN_RUNNING);
+	fixture_succeed(&f, "/do/0/f/fork/branches/0/a@1", 2, "1");
+	ck_assert_int_eq(f.state.status, RUN_WAITING);
+	fixture_simple(&f, TRIGGER_CANCEL);
+	ck_assert_int_eq(f.state.status, RUN_CANCELLED);
+	check_record(&f);
+	fixture_close(&f);
+}
+END_TEST
+
 /* The first that completes wins, the others are cancelled; a branch that faults only loses, and the last fault of all is the fork's. */
 START_TEST(fork_competes)
 {
@@ -384,6 +431,7 @@ int main(void)
 	tcase_add_test(tests, end_cancels_the_others);
 	tcase_add_test(tests, fork_joins);
 	tcase_add_test(tests, fork_competes);
+	tcase_add_test(tests, runs_that_only_wait_say_so);
 	tcase_add_test(tests, fork_competes_across_decisions);
 	tcase_add_test(tests, fork_faults);
 	suite_add_tcase(suite, tests);

@@ -103,7 +103,7 @@ START_TEST(strategies)
 		if (rows[i].output)
 			ck_assert_msg(strcmp(output_of(&f), rows[i].output) == 0, "row %zu gives %s", i, output_of(&f));
 		else
-			ck_assert(f.state.status == RUN_RUNNING);
+			ck_assert(f.state.status == RUN_WAITING);
 		check_record(&f);
 		fixture_close(&f);
 	}
@@ -127,7 +127,7 @@ START_TEST(entries)
 	json_remove(entry->data, "correlation");
 	ck_assert(json_get_digest(entry->data, "event", &is) && digest_equal(&is, &entry->values[0].digest));
 	json_remove(entry->data, "event");
-	ck_assert_str_eq((const char *)json_print_arena(entry->data, &f.arena).data, "{\"eventSeq\":100,\"filter\":1,\"runId\":\"r1\",\"stepId\":\"/do/0/l@1\"}");
+	ck_assert_str_eq((const char *)json_print_arena(entry->data, &f.arena).data, "{\"eventSeq\":100,\"filter\":1,\"runId\":\"r1\",\"stepId\":\"/do/0/l@1\",\"waits\":true}");
 	ck_assert(!offer(&f, "/do/0/l@1", "a", "\"room\":\"q\",\"data\":3"));
 	ck_assert(offer(&f, "/do/0/l@1", "x", "\"data\":2"));
 	ck_assert(!json_get(f.entries[f.count - 1].data, "correlation")); /* nothing new */

@@ -142,6 +142,54 @@ START_TEST(completed_runs_replay)
 }
 END_TEST
 
+/* Several ends of attempts in one decision are as many triggers for replay, and each says for itself whether the run waits behind it. A journal from
+ * before there was such a word replays as well; one that has it and lacks it later does not. */
+START_TEST(what_waits_is_compared)
+{
+	struct fixture f;
+	struct error error = {0};
+
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"branches\":[{\"a\":{" CALL "}},{\"b\":{" CALL "}},{\"w\":{\"wait\":\"PT1H\"}}]}}}]");
+	fixture_submit(&f, "{}");
+	const struct outcome failed = {.failure = FAILURE_UNREACHABLE, .retry_attempts = 9, .retry_floor_ms = 100, .retry_cap_ms = 1000}, done = {.ok = true, .output = fixture_json(&f, "1")};
+	f.wall_ms += 5;
+	const struct trigger triggers[] = {
+		{.kind = TRIGGER_ACTIVITY_DONE, .wall_ms = f.wall_ms, .step_id = "/do/0/f/fork/branches/0/a@1", .attempt = 1, .outcome = &failed},
+		{.kind = TRIGGER_ACTIVITY_DONE, .wall_ms = f.wall_ms, .step_id = "/do/0/f/fork/branches/1/b@1", .attempt = 1, .outcome = &done},
+	};
+	const struct decide_context context = {.origin = "test.example/log", .daemon_version = "1.2.3"};
+	struct decision decision;
+	decision_init(&decision);
+	workflow_decide(&f.state, triggers, COUNT_OF(triggers), &context, &decision);
+	ck_assert_uint_eq(decision.entry_count, 4);
+	for (size_t i = 0; i < decision.entry_count; i++) {
+		struct entry *kept = &f.entries[f.count++];
+		decision.entries[i].seq = f.seq++;
+		ck_assert_int_eq(workflow_apply(&f.state, &decision.entries[i], &error), 0);
+		*kept = decision.entries[i];
+		kept->data = json_copy(&f.arena, kept->data);
+		for (size_t k = 0; k < kept->value_count; k++)
+			kept->values[k].bytes = arena_bytes(&f.arena, kept->values[k].bytes);
+		ck_assert(json_get_boolean(kept->data, "waits", false) == (i == 3));
+	}
+	decision_close(&decision);
+	f.wall_ms += 5;
+	fixture_fail(&f, "/do/0/f/fork/branches/0/a@1", 1, FAILURE_UNREACHABLE, 9); /* late: nothing */
+	f.wall_ms = state_next_deadline_ms(&f.state);
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	fixture_succeed(&f, "/do/0/f/fork/branches/0/a@1", 2, "2");
+	ck_assert_int_eq(f.state.status, RUN_WAITING);
+	check_equal(&f);
+
+	json_remove(f.entries[f.count - 1].data, "waits"); /* the earlier one stays */
+	ck_assert(!replay(&f, f.count).equal);
+	for (size_t i = 0; i < f.count; i++)
+		json_remove(f.entries[i].data, "waits");
+	check_equal(&f);
+	fixture_close(&f);
+}
+END_TEST
+
 /* Results of evaluations come from the journal: what is put together of them is compared, nothing is evaluated. */
 START_TEST(results_are_read)
 {
@@ -318,4 +366,4 @@ START_TEST(damaged_recordings)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-replay", long_runs_are_replayed_in_windows, results_are_read, completed_runs_replay, other_ends_replay, open_runs_replay, measurements_do_not_count, differences_are_found, damaged_recordings)
+SUITE_MAIN("workflow-replay", long_runs_are_replayed_in_windows, results_are_read, completed_runs_replay, what_waits_is_compared, other_ends_replay, open_runs_replay, measurements_do_not_count, differences_are_found, damaged_recordings)
