@@ -74,23 +74,28 @@ struct run_live {
 	struct json *sums; /* of the attempts' stages */
 };
 
+/* Step ids of those whose port was told to listen: also while the run is parked, when events come through the same port. */
+struct listeners {
+	size_t count, cap;
+	char *steps[];
+};
+
+/* All that a parked run has in memory: there may be a million of them. */
 struct run {
 	struct engine *engine;
 	struct run *next; /* in its hash chain */
-	enum run_stage stage;
+	uint32_t heap_index; /* from 1; 0: not in the heap */
+	uint8_t stage; /* enum run_stage */
 	bool restarted; /* tell it so once it is loaded */
+	bool advancing; /* inside run_advance(): a callback that posts something leaves it to that */
 	int64_t deadline_ms; /* on the wall clock as it stands now; 0: none */
 	/* By how much the wall clock was set back while the run waited for something: for it that has not happened, its times go on. */
 	int64_t ahead_ms;
-	size_t heap_index; /* from 1; 0: not in the heap */
 	struct list waiting; /* in the engine's list of runs to load */
 	struct list watches; /* struct engine_watch */
 	struct list early; /* struct message: came while it was not loaded */
 	struct engine_load_run *load;
-	/* Step ids of those whose port was told to listen: also while it is parked, when events come through the same port. */
-	char **listeners;
-	size_t listener_count, listener_cap;
-	bool advancing; /* inside run_advance(): a callback that posts something leaves it to that */
+	struct listeners *listeners; /* NULL: none */
 	struct run_live *live; /* NULL: parked, loading or broken */
 	char id[];
 };
@@ -184,7 +189,7 @@ static struct run *add_run(struct engine *engine, const char *id)
 static void heap_put(struct engine *engine, size_t index, struct run *run)
 {
 	engine->heap[index] = run;
-	run->heap_index = index;
+	run->heap_index = (uint32_t)index;
 }
 
 static void heap_sift_down(struct engine *engine, size_t index, struct run *run)
@@ -410,13 +415,16 @@ static void live_free(struct run *run)
 
 static void forget_listeners(struct run *run)
 {
-	if (run->listener_count > 0 && run->engine->ports.unlisten)
+	struct listeners *listeners = run->listeners;
+
+	if (!listeners)
+		return;
+	if (run->engine->ports.unlisten)
 		run->engine->ports.unlisten(run->engine->ports.arg, run->id, NULL);
-	while (run->listener_count > 0)
-		free(run->listeners[--run->listener_count]);
-	free(run->listeners);
+	while (listeners->count > 0)
+		free(listeners->steps[--listeners->count]);
+	free(listeners);
 	run->listeners = NULL;
-	run->listener_cap = 0;
 }
 
 /* error: what those hear who still wait for something of it; ERR_NONE when the run has ended durably. */
@@ -549,24 +557,31 @@ bool engine_run_is_open(const struct engine *engine, const char *id)
 static void set_listening(struct run *run, const struct instance *instance, const char *step)
 {
 	struct engine *engine = run->engine;
-	size_t at = 0;
+	struct listeners *listeners = run->listeners;
+	size_t at = 0, count = listeners ? listeners->count : 0;
 
-	while (at < run->listener_count && strcmp(run->listeners[at], step) != 0)
+	while (at < count && strcmp(listeners->steps[at], step) != 0)
 		at++;
-	bool listens = instance_listens(instance), is_known = at < run->listener_count;
+	bool listens = instance_listens(instance), is_known = at < count;
 	if (listens == is_known || !engine->ports.listen)
 		return;
 	if (is_known) {
-		free(run->listeners[at]);
-		run->listeners[at] = run->listeners[--run->listener_count];
+		if (count == 1) {
+			forget_listeners(run);
+			return;
+		}
+		free(listeners->steps[at]);
+		listeners->steps[at] = listeners->steps[--listeners->count];
 		engine->ports.unlisten(engine->ports.arg, run->id, step);
 		return;
 	}
-	if (run->listener_count == run->listener_cap) {
-		run->listener_cap = run->listener_cap ? run->listener_cap * 2 : 1;
-		run->listeners = memory_resize(run->listeners, run->listener_cap * sizeof *run->listeners);
+	if (!listeners || count == listeners->cap) {
+		size_t cap = listeners ? listeners->cap * 2 : 1;
+		listeners = run->listeners = memory_resize(listeners, sizeof *listeners + cap * sizeof *listeners->steps);
+		listeners->count = count;
+		listeners->cap = cap;
 	}
-	run->listeners[run->listener_count++] = memory_text(step);
+	listeners->steps[listeners->count++] = memory_text(step);
 	engine->ports.listen(engine->ports.arg, run->id, step, instance->task, run->live->definition, instance->since_ms, instance->last_seq);
 }
 
@@ -1527,17 +1542,24 @@ static int fold_page(struct run *run, const struct engine_load_run *load, struct
 	return 0;
 }
 
+/* Set back while nobody looked: its times go on from the last one that is on record. */
+static void resume_times(struct run *run, int64_t last_ms)
+{
+	int64_t wall = wall_ms(run->engine);
+
+	if (last_ms > wall + run->ahead_ms)
+		set_ahead(run, last_ms - wall);
+}
+
 static int end_rebuild(struct run *run, struct error *error)
 {
 	struct run_live *live = run->live;
-	int64_t last_ms = live->last_ms, wall = wall_ms(run->engine);
 
 	if (live->state.entry_count == 0)
 		return error_set(error, ERR_CORRUPT, "it has no entries");
-	/* Set back while nobody looked: its times go on from the last one that is on record. */
-	if (state_next_deadline_ms(&live->state) != 0 && last_ms > wall + run->ahead_ms)
-		set_ahead(run, last_ms - wall);
-	int64_t age_ms = wall + run->ahead_ms - live->state.created_ms;
+	if (state_next_deadline_ms(&live->state) != 0)
+		resume_times(run, live->last_ms);
+	int64_t age_ms = wall_ms(run->engine) + run->ahead_ms - live->state.created_ms;
 	uint64_t now = now_us(run->engine);
 	live->created_us = age_ms > 0 && (uint64_t)age_ms * 1000 < now ? now - (uint64_t)age_ms * 1000 : now > 0 && age_ms > 0 ? 0 : now;
 	return 0;
@@ -1630,11 +1652,17 @@ static void load_next(struct engine *engine)
 	}
 }
 
-void engine_recover(struct engine *engine, const char *id)
+void engine_recover(struct engine *engine, const char *id, int64_t wake_ms, int64_t rested_ms)
 {
 	if (find_run(engine, id))
 		return;
 	struct run *run = add_run(engine, id);
+	if (wake_ms != 0) {
+		resume_times(run, rested_ms);
+		set_due(run, wake_ms);
+		engine->counts.recovered++;
+		return;
+	}
 	run->restarted = true;
 	list_add_last(&engine->to_load, &run->waiting);
 	load_next(engine);

@@ -207,8 +207,9 @@ enum engine_flight engine_step_flight(const struct engine *engine, const char *i
 
 /* --- start, time, stop -------------------------------------------------------------------------------------------- */
 
-/* A run that was open when the daemon went away. It is known at once (engine_run_is_open), loaded soon, and told RESTARTED. */
-void engine_recover(struct engine *engine, const char *id);
+/* A run that was open when the daemon went away. It is known at once (engine_run_is_open), loaded soon, and told RESTARTED. One that waits for
+ * nothing but times, since rested_ms and until wake_ms (both in its own time), is left alone until then; wake_ms 0: it is none of these. */
+void engine_recover(struct engine *engine, const char *id, int64_t wake_ms, int64_t rested_ms);
 bool engine_is_recovering(const struct engine *engine);
 /* Wall-clock time of the next thing to do, as the clock stood when the engine last looked at it; 0: nothing. Wait for it on a clock that
  * nobody sets, and call engine_on_time() then (calling it early does nothing), and now and then in between: it may have been set forward. */

@@ -52,7 +52,7 @@ struct first_look {
 	struct store_read read;
 	uint64_t after;
 	bool done;
-	struct store_run *runs;
+	struct store_open_run *runs;
 	size_t run_count;
 	struct definition *built_in[4];
 	bool missing[4];
@@ -151,11 +151,11 @@ static int record_start(struct daemon *daemon, const struct first_look *look, st
 	return error->code;
 }
 
-static void take_up_run(struct daemon *daemon, const struct store_run *run)
+static void take_up_run(struct daemon *daemon, const struct store_open_run *run)
 {
 	if (run->is_awaited)
 		children_add_open(&daemon->children, run->id, run->parent, run->parent_step);
-	engine_recover(daemon->engine, run->id);
+	engine_recover(daemon->engine, run->id, run->wake_ms, run->rested_ms);
 }
 
 static void on_sweep(uv_timer_t *timer)

@@ -154,8 +154,8 @@ int content_table_fill(struct connection *connection, struct arena *arena, struc
 int run_table_find(struct connection *connection, const char *id, uint64_t *run, struct error *error);
 /* The same, and what the row says of it. */
 int run_table_find_status(struct connection *connection, const char *id, uint64_t *run, enum run_status *status, struct error *error);
-/* Of a run that goes on. */
-int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, struct error *error);
+/* Of a run that goes on; last: the entry that says so. */
+int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, const struct entry *last, struct error *error);
 /* Was there a run of this id that retention removed? */
 int run_table_is_purged(struct connection *connection, const char *id, bool *purged, struct error *error);
 int run_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);

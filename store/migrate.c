@@ -12,6 +12,7 @@ static const char *const migrations[] = {
 	schema_0003_event_sql,
 	schema_0004_children_sql,
 	schema_0005_snapshot_sql,
+	schema_0006_wake_sql,
 };
 
 unsigned migrate_version(void)

@@ -11,7 +11,7 @@ static const char find_status_sql[] = "SELECT seq, status FROM run WHERE id = ?1
 static const char insert_sql[] = "INSERT INTO run(seq, id, namespace, name, version, definition, request, status, created_ms, "
 				 "parent, parent_step, awaited) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 static const char insert_label_sql[] = "INSERT INTO run_label(key, value, run) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
-static const char update_sql[] = "UPDATE run SET status = ?2, ended_ms = ?3, killed = ?4 WHERE seq = ?1";
+static const char update_sql[] = "UPDATE run SET status = ?2, ended_ms = ?3, killed = ?4, wake_ms = ?5, rested_ms = ?6 WHERE seq = ?1";
 static const char insert_timer_sql[] =
 	"INSERT INTO timer(run, timer, due_ms) VALUES(?1, ?2, ?3) ON CONFLICT DO UPDATE SET due_ms = excluded.due_ms";
 static const char delete_timer_sql[] = "DELETE FROM timer WHERE run = ?1 AND timer = ?2";
@@ -140,10 +140,12 @@ static int insert_run(struct connection *connection, const struct entry *entry, 
 	return insert_labels(connection, entry->seq, entry, error);
 }
 
-/* ended_ms 0: it goes on. */
-static int set_status(struct connection *connection, uint64_t run, const char *status, int64_t ended_ms, bool killed,
+/* ended_ms 0: it goes on. rests: the entry with which it began to wait for nothing but times, or NULL. */
+static int set_status(struct connection *connection, uint64_t run, const char *status, int64_t ended_ms, bool killed, const struct entry *rests,
 		      struct error *error)
 {
+	int64_t wake_ms = 0;
+
 	sqlite3_stmt *statement = statement_take(connection, update_sql, error);
 
 	if (statement == NULL)
@@ -153,6 +155,10 @@ static int set_status(struct connection *connection, uint64_t run, const char *s
 	if (ended_ms != 0)
 		bind_time(statement, 3, ended_ms);
 	bind_number(statement, 4, killed);
+	if (rests != NULL && time_parse(text_or_empty(rests->data, "wakes"), &wake_ms)) {
+		bind_time(statement, 5, wake_ms);
+		bind_time(statement, 6, rests->time_ms);
+	}
 	if (statement_run(connection, statement, error) != 0 || ended_ms == 0)
 		return error->code;
 	/* Timers go in the same transaction: nothing wakes a run that has ended (C32). */
@@ -186,13 +192,13 @@ int run_table_apply(struct connection *connection, uint64_t run, const struct en
 	case ENTRY_RUN_CREATED:
 		return insert_run(connection, entry, error);
 	case ENTRY_RUN_COMPLETED:
-		return set_status(connection, run, "completed", entry->time_ms, false, error);
+		return set_status(connection, run, "completed", entry->time_ms, false, NULL, error);
 	case ENTRY_RUN_FAULTED:
-		return set_status(connection, run, "faulted", entry->time_ms, false, error);
+		return set_status(connection, run, "faulted", entry->time_ms, false, NULL, error);
 	case ENTRY_RUN_CANCELLED:
-		return set_status(connection, run, "cancelled", entry->time_ms, false, error);
+		return set_status(connection, run, "cancelled", entry->time_ms, false, NULL, error);
 	case ENTRY_RUN_KILLED:
-		return set_status(connection, run, "cancelled", entry->time_ms, true, error);
+		return set_status(connection, run, "cancelled", entry->time_ms, true, NULL, error);
 	case ENTRY_TIMER_SET:
 	case ENTRY_TIMER_FIRED:
 		return apply_timer(connection, run, entry, error);
@@ -201,9 +207,9 @@ int run_table_apply(struct connection *connection, uint64_t run, const struct en
 	}
 }
 
-int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, struct error *error)
+int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, const struct entry *last, struct error *error)
 {
-	return set_status(connection, run, run_status_name(status), 0, false, error);
+	return set_status(connection, run, run_status_name(status), 0, false, status == RUN_WAITING ? last : NULL, error);
 }
 
 int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t seq_first, uint64_t count, struct error *error)
@@ -234,8 +240,8 @@ int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t 
 	" (SELECT e.seq_first + e.count - 1 FROM run_entry e WHERE e.run = r.seq ORDER BY e.seq_first DESC LIMIT 1)"
 
 static const char get_sql[] = "SELECT " RUN_COLUMNS " FROM run r WHERE r.id = ?1";
-static const char open_sql[] =
-	"SELECT " RUN_COLUMNS " FROM run r WHERE r.ended_ms IS NULL AND r.seq > ?1 ORDER BY r.seq LIMIT ?2";
+static const char open_sql[] = "SELECT seq, id, coalesce(wake_ms, 0), coalesce(rested_ms, 0), parent, parent_step, awaited FROM run "
+			       "WHERE ended_ms IS NULL AND seq > ?1 ORDER BY seq LIMIT ?2";
 
 static void read_run(sqlite3_stmt *statement, struct arena *arena, struct store_run *run)
 {
@@ -304,18 +310,32 @@ static size_t page_limit(size_t limit)
 	return limit == 0 ? 100 : limit > STORE_PAGE_MAX ? STORE_PAGE_MAX : limit;
 }
 
-int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t after_seq, size_t limit, struct store_run **runs,
+int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t after_seq, size_t limit, struct store_open_run **runs,
 		     size_t *count, struct error *error)
 {
 	ERROR_BEGIN(error);
 	sqlite3_stmt *statement = statement_take(&reader->connection, open_sql, error);
+	size_t cap = 0;
 
+	*runs = NULL;
+	*count = 0;
 	if (statement == NULL)
 		return error->code;
-	limit = page_limit(limit);
 	bind_number(statement, 1, after_seq);
-	bind_number(statement, 2, limit);
-	return read_runs(reader, statement, arena, limit, runs, count, error);
+	bind_number(statement, 2, page_limit(limit));
+	while (statement_step(&reader->connection, statement, error) > 0) {
+		*runs = arena_grow(arena, *runs, *count, &cap, sizeof(**runs));
+		(*runs)[(*count)++] = (struct store_open_run){
+			.seq = column_number(statement, 0),
+			.id = column_text(statement, 1, arena),
+			.wake_ms = (int64_t)column_number(statement, 2),
+			.rested_ms = (int64_t)column_number(statement, 3),
+			.parent = column_text(statement, 4, arena),
+			.parent_step = column_text(statement, 5, arena),
+			.is_awaited = column_number(statement, 6) != 0,
+		};
+	}
+	return error->code;
 }
 
 /* Partial indexes are used only where their condition stands in the query as a constant, so the words of a status that

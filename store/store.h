@@ -151,8 +151,14 @@ struct store_run_filter {
 int reader_run(struct store_reader *reader, struct arena *arena, const char *id, struct store_run *run, struct error *error);
 int reader_runs(struct store_reader *reader, struct arena *arena, const struct store_run_filter *filter, struct store_run **runs, size_t *count, struct error *error);
 int reader_run_count(struct store_reader *reader, const struct store_run_filter *filter, uint64_t *count, struct error *error);
-/* Ids of runs that have not ended, oldest first, from after_seq on. */
-int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t after_seq, size_t limit, struct store_run **runs, size_t *count, struct error *error);
+/* Runs that have not ended, oldest first, from after_seq on. */
+struct store_open_run {
+	uint64_t seq;
+	const char *id, *parent, *parent_step; /* NULL: it is no child */
+	int64_t wake_ms, rested_ms; /* it waits for nothing but times, the first of which this is, since then; 0: something else may come first */
+	bool is_awaited;
+};
+int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t after_seq, size_t limit, struct store_open_run **runs, size_t *count, struct error *error);
 
 /* Entries with their values. Values over `value_max` bytes come with data NULL (digest and size are there). */
 int reader_run_entries(struct store_reader *reader, struct arena *arena, const char *run_id, uint64_t after_seq, size_t limit,

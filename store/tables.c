@@ -82,7 +82,8 @@ static int apply_stretch(struct connection *connection, const struct entry *entr
 		if (error->code != ERR_NONE)
 			return error->code;
 	}
-	if (status != known && !run_status_ended(status) && run_table_set_status(connection, run, status, error) != 0)
+	/* One that waits again may wait for another time. */
+	if ((status != known || status == RUN_WAITING) && !run_status_ended(status) && run_table_set_status(connection, run, status, &entries[count - 1], error) != 0)
 		return error->code;
 	return run_table_add_entries(connection, run, entries[0].seq, count, error);
 }

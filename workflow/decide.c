@@ -390,6 +390,9 @@ static void mark_waiting(struct deciding *d)
 		return;
 	json_set_boolean(d->arena, d->decision->entries[d->decision->entry_count - 1].data, "waits", true);
 	d->draft.status = RUN_WAITING;
+	int64_t wakes_ms = state_wakes_ms(&d->draft);
+	if (wakes_ms != 0)
+		decide_set_time(d, &d->decision->entries[d->decision->entry_count - 1], "wakes", wakes_ms);
 }
 
 void workflow_decide(const struct state *state, const struct trigger *triggers, size_t trigger_count, const struct decide_context *context,

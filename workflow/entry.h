@@ -50,7 +50,8 @@
  * events.forgotten    before                             events below this seq are no longer known: neither as duplicates nor to new listeners
  * sink.advanced       sink, position                     the sink has all events of the journal up to this seq
  * Any entry of a run: waits? (true)                       behind it the run only waits: for a timer, an event, a retry or a child that it awaits. Each entry
- *                     without it says that the run is at work (again); run_status_after() in workflow/state.h
+ *                     without it says that the run is at work (again); run_status_after() in workflow/state.h.
+ *                     wakes? (time): it waits for nothing but times, this one is the first
  * schedule.ticked     schedule, due, runId, by? (operator: it was not due), zone? (digest of the zone's rules), eventSeq? (the last event of it)
  * schedule.skipped    schedule, first, last, count, more? (of them some uncounted), why, eventSeq?
  * schedule.paused     schedule, reason?                  schedule.resumed schedule        value: the reason

@@ -293,6 +293,7 @@ static void count_waiting(struct state *state, const struct instance *instance, 
 	state->in_flight_count += instance->in_flight ? change : 0;
 	state->awaiting_count += instance->in_flight && instance->waits_since_ms != 0 ? change : 0;
 	state->backing_off_count += instance->phase == INSTANCE_BACKING_OFF ? change : 0;
+	state->listening_count += instance_listens(instance) ? change : 0;
 }
 
 /* waits_since_ms: of a child that is awaited; else 0. */
@@ -637,6 +638,11 @@ bool state_is_idle(const struct state *state)
 bool state_only_waits(const struct state *state)
 {
 	return state->in_flight_count == state->awaiting_count && state->awaiting_count + state->backing_off_count > 0;
+}
+
+int64_t state_wakes_ms(const struct state *state)
+{
+	return state_is_idle(state) && state->listening_count == 0 ? state_next_deadline_ms(state) : 0;
 }
 
 /* --- the fold ----------------------------------------------------------------------------------------------------- */

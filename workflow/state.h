@@ -126,7 +126,8 @@ struct state {
 	struct value *emitted; /* between event.emitted and the end of its task */
 	uint64_t *consumed; /* events, the last STATE_EVENTS_REMEMBERED_MAX; a draft's: those that it adds */
 	size_t consumed_count, consumed_cap;
-	size_t in_flight_count, awaiting_count, backing_off_count; /* instances; awaiting: those in flight that are a child's; see state_only_waits() */
+	size_t in_flight_count, awaiting_count, backing_off_count, listening_count; /* instances; awaiting: those in flight that are a child's; listening:
+										      * those backing off that wait for an event. See state_only_waits() */
 
 	struct instance **instances; /* hash table, chained */
 	size_t instance_slots, instance_count;
@@ -172,6 +173,8 @@ bool state_ends_wait(const struct state *state, const struct entry *entry, int64
 bool state_is_idle(const struct state *state);
 /* Nothing is in flight but children, and something waits for a timer, an event or a child: status `waiting`, unless a decision stopped at its limit. */
 bool state_only_waits(const struct state *state);
+/* It waits, and for nothing but times: nobody has to look at it before the first of them. 0: there is none, or something else may come first. */
+int64_t state_wakes_ms(const struct state *state);
 /* All of a run that has not ended, without the bytes of its values: a cache, from which a start goes on instead of from the first entry.
  * It is only of use to the same program version, which has the same fold. */
 void state_snapshot_print(const struct state *state, const char *program_version, struct buffer *out);

@@ -214,6 +214,9 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 	struct step_model *step = step_id ? model_step(run, step_id, true) : NULL;
 
 	world->counters.checks++;
+	if (!time_parse(json_get_text(entry->data, "wakes") ? json_get_text(entry->data, "wakes") : "", &run->wake_ms))
+		run->wake_ms = 0;
+	run->rested_ms = entry->time_ms;
 	if (run->ended)
 		broken(world, run, "%s after the run's end", entry_kind_name(entry->kind));
 	if (run->created == (entry->kind == ENTRY_RUN_CREATED))

@@ -71,6 +71,7 @@ struct run_model {
 	unsigned depth;
 	uint64_t ended_us;
 	bool recovering; /* the next load of it is the restart's */
+	int64_t wake_ms, rested_ms; /* its last entry says that it waits for nothing but times, and when it was written */
 	uint64_t *seqs; /* of its entries */
 	size_t seq_count, seq_cap;
 	struct bytes snapshot; /* owned: the last one; data NULL: none */
@@ -137,7 +138,7 @@ struct attempt {
 struct counters {
 	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
 		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
-		listens;
+		listens, left_alone;
 };
 
 /* An event that the journal has. */

@@ -161,10 +161,11 @@ static void start_engine(struct world *world)
 		struct run_model *run = world->runs[i];
 		if (!run->created || run->ended)
 			continue;
-		run->recovering = true;
+		run->recovering = run->wake_ms == 0;
+		world->counters.left_alone += run->wake_ms != 0;
 		if (run->is_awaited)
 			children_add_open(&world->children, run->id, run->parent->id, run->parent_step);
-		engine_recover(world->engine, run->id);
+		engine_recover(world->engine, run->id, run->wake_ms, run->rested_ms);
 	}
 }
 
@@ -589,9 +590,9 @@ int world_run(uint64_t seed, const struct options *options)
 	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, hex);
 	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
-		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 " snapshots=%" PRIu64 " loads from one=%" PRIu64 "\n",
+		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 " snapshots=%" PRIu64 " loads from one=%" PRIu64 " left alone=%" PRIu64 "\n",
 		       c->completed, c->faulted, c->cancelled, c->attempts, c->refused, c->interruptions, c->value_loads, c->steps_clock, c->checks, c->folds,
-		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->offers, c->duplicates, c->listeners, c->events, c->snapshots, c->from_snapshot);
+		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->offers, c->duplicates, c->listeners, c->events, c->snapshots, c->from_snapshot, c->left_alone);
 	close_world(&world);
 	return 0;
 }

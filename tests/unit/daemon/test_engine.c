@@ -230,20 +230,24 @@ END_TEST
 /* Set back while the daemon was away: nobody knows by how much, but the run's times go on from the last one on record. */
 START_TEST(set_back_unseen)
 {
-	struct fixture f;
+	for (int left_alone = 0; left_alone < 2; left_alone++) {
+		struct fixture f;
 
-	fixture_open(&f, wait_ten, -1);
-	go_on(&f, 3 * SECOND);
-	engine_drop(f.engine);
-	f.set_ms = -HOUR;
-	start(&f, -1);
-	engine_recover(f.engine, "r");
-	commit(&f);
-	go_on(&f, 10 * SECOND - 1);
-	ck_assert_str_eq(f.fired, "");
-	go_on(&f, 1);
-	ck_assert_str_eq(f.fired, "wait@10 ");
-	fixture_close(&f);
+		fixture_open(&f, wait_ten, -1);
+		go_on(&f, 3 * SECOND);
+		engine_drop(f.engine);
+		f.set_ms = -HOUR;
+		start(&f, -1);
+		engine_recover(f.engine, "r", left_alone ? start_ms + 10 * SECOND : 0, left_alone ? start_ms : 0);
+		ck_assert((engine_run_state(f.engine, "r") == NULL) == left_alone); /* parked, or loaded at once */
+		commit(&f);
+		ck_assert_int_eq(engine_next_deadline_ms(f.engine), wall_ms(&f) + 10 * SECOND);
+		go_on(&f, 10 * SECOND - 1);
+		ck_assert_str_eq(f.fired, "");
+		go_on(&f, 1);
+		ck_assert_str_eq(f.fired, "wait@10 ");
+		fixture_close(&f);
+	}
 }
 END_TEST
 

@@ -179,13 +179,14 @@ START_TEST(older_schema_is_migrated)
 	fixture_start(&f);
 	fixture_close(&f);
 	ck_assert_int_eq(plain_exec(&f, "DROP TABLE schedule; DROP TABLE event; DROP TABLE sink; DROP TABLE snapshot; DROP INDEX run_parent; ALTER TABLE run DROP COLUMN parent; "
-				 "ALTER TABLE run DROP COLUMN parent_step; ALTER TABLE run DROP COLUMN awaited; PRAGMA user_version = 1"), SQLITE_OK);
+				 "ALTER TABLE run DROP COLUMN parent_step; ALTER TABLE run DROP COLUMN awaited; "
+				 "ALTER TABLE run DROP COLUMN wake_ms; ALTER TABLE run DROP COLUMN rested_ms; PRAGMA user_version = 1"), SQLITE_OK);
 	ck_assert_int_eq(store_open_readonly(f.folder, &reader, &error), ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(error.message, "start reprised on it once"));
 	fixture_open(&f);
 	fixture_close(&f);
 	ck_assert_int_eq(plain_exec(&f, "SELECT count(*) FROM schedule"), SQLITE_OK);
-	ck_assert_int_eq(plain_exec(&f, "SELECT parent, parent_step, awaited FROM run"), SQLITE_OK);
+	ck_assert_int_eq(plain_exec(&f, "SELECT parent, parent_step, awaited, wake_ms, rested_ms FROM run"), SQLITE_OK);
 	ck_assert_msg(store_check_tables(f.folder, &error) == 0, "%s", error.message);
 	fixture_end(&f);
 }

@@ -158,6 +158,7 @@ static void read_pages(struct store_reader *reader, struct fixture *f, void *arg
 {
 	struct store_run_filter filter = {.limit = 777};
 	struct store_run *runs, run;
+	struct store_open_run *open;
 	size_t count, all = 0;
 	uint64_t total, last = UINT64_MAX, last_open = 0;
 
@@ -228,10 +229,10 @@ static void read_pages(struct store_reader *reader, struct fixture *f, void *arg
 	/* Open runs, oldest first. */
 	all = 0;
 	do {
-		ck_assert_int_eq(reader_open_runs(reader, &f->arena, last_open, 300, &runs, &count, &f->error), 0);
+		ck_assert_int_eq(reader_open_runs(reader, &f->arena, last_open, 300, &open, &count, &f->error), 0);
 		for (size_t i = 0; i < count; i++) {
-			ck_assert_uint_gt(runs[i].seq, last_open);
-			last_open = runs[i].seq;
+			ck_assert_uint_gt(open[i].seq, last_open);
+			last_open = open[i].seq;
 		}
 		all += count;
 	} while (count == 300);

@@ -96,6 +96,8 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 				  bytes_text(arena_printf(arena, "%u", pick(w, 1000))));
 		if (pick(w, 3) == 0)
 			json_set_boolean(arena, entries[i].data, "waits", true);
+		if (pick(w, 3) == 0)
+			json_set_text(arena, entries[i].data, "wakes", pick(w, 2) ? "2026-01-02T03:04:05.678Z" : "2031-01-02T03:04:05Z");
 	}
 	return count;
 }

@@ -302,6 +302,9 @@ START_TEST(runs_that_only_wait_say_so)
 		ck_assert_int_eq(f.state.status, RUN_WAITING);
 		for (size_t k = 0; k < f.count; k++)
 			ck_assert(json_get_boolean(f.entries[k].data, "waits", false) == (k + 1 == f.count));
+		/* Until when, where it waits for nothing else: then a start has not to look at it before. */
+		const struct json *wakes = json_get(f.entries[f.count - 1].data, "wakes");
+		ck_assert(i == 0 ? json_equal(wakes, json_get(f.entries[f.count - 1].data, "due")) : !wakes);
 		check_record(&f);
 		fixture_close(&f);
 	}
