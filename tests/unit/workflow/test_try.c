@@ -356,7 +356,7 @@ START_TEST(timeout_of_the_input)
 	ck_assert_int_eq(f.state.timeout_ms, f.wall_ms + 120000);
 	f.wall_ms += 119999;
 	fixture_simple(&f, TRIGGER_DEADLINE);
-	ck_assert_int_eq(f.state.status, RUN_RUNNING);
+	ck_assert_int_eq(f.state.status, RUN_WAITING);
 	f.wall_ms += 1;
 	fixture_simple(&f, TRIGGER_DEADLINE);
 	ck_assert_int_eq(f.state.status, RUN_FAULTED);
