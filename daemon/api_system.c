@@ -122,7 +122,7 @@ void api_ready(struct daemon *daemon, struct request *request, const char *const
 		error_set(&error, ERR_BUSY, daemon->stage == DAEMON_STARTING ? "the daemon is starting" : "the daemon is stopping");
 	else if (engine_is_recovering(daemon->engine))
 		error_set(&error, ERR_BUSY, "runs of before the start are being loaded");
-	else {
+	else if (store_disk_check(daemon->store, &error) == 0) { /* else it serves, but takes no new work */
 		request_answer_text(request, 200, "text/plain; charset=utf-8", "ready\n");
 		return;
 	}
@@ -250,6 +250,16 @@ static void add_http(struct buffer *out, const struct daemon *daemon)
 		labelled(out, "http_answers_total", "class", classes[i], (double)counts.by_class[i]);
 }
 
+static void add_disk(struct buffer *out, struct store *store)
+{
+	struct store_disk disk;
+
+	store_disk(store, &disk);
+	metric(out, "journal_state", "gauge", "The data folder's disk: 0 ok, 1 low (new work is refused), 2 full (nothing can be written)", disk.state);
+	metric(out, "disk_free_bytes", "gauge", "Free space for us on the data folder's disk", (double)disk.free_bytes);
+	metric(out, "disk_reserve_bytes", "gauge", "Held in the reserve for what is under way when the disk is full", (double)disk.reserve_bytes);
+}
+
 struct metrics_args {
 	struct buffer memory_part; /* what only the loop knows */
 };
@@ -302,6 +312,7 @@ void api_metrics(struct daemon *daemon, struct request *request, const char *con
 	add_expressions(out, daemon);
 	add_children(out, &daemon->children);
 	metric(out, "store_queue", "gauge", "Appends that wait for the journal", store_queue_depth(daemon->store));
+	add_disk(out, daemon->store);
 	add_http(out, daemon);
 	struct event_hub_counts events;
 	event_hub_counts(daemon->hub, &events);

@@ -773,6 +773,9 @@ static void read_limits(struct reading *r, const struct json *value, void *targe
 		{"wakeEvery", read_duration, &limits->wake_every_ms, NULL},
 		{"idle", read_duration, &limits->idle_ms, NULL},
 		{"request", read_duration, &limits->request_ms, NULL},
+		{"reserve", read_size, &limits->reserve, NULL},
+		{"lowSpace", read_size, &limits->low_space, NULL},
+		{"wal", read_size, &limits->wal, NULL},
 	};
 
 	(void)target;
@@ -788,6 +791,12 @@ static void read_limits(struct reading *r, const struct json *value, void *targe
 		size_t before = enter(r, sizes[i].name);
 		if (sizes[i].bytes > CONFIG_BODY_MAX)
 			complain(r, false, NULL, "%llu bytes are over the limit of 64 MiB", (unsigned long long)sizes[i].bytes);
+		leave(r, before);
+	}
+	/* Less than the log has in daily work would close admission for nothing. */
+	if (limits->wal < (uint64_t)CONFIG_WAL_MIN) {
+		size_t before = enter(r, "wal");
+		complain(r, false, NULL, "%llu bytes are below the least of 32 MiB", (unsigned long long)limits->wal);
 		leave(r, before);
 	}
 }
@@ -954,7 +963,7 @@ void config_init(struct config *config)
 	*config = (struct config){
 		.events_window_ms = 60 * 1000, .events_keep_ms = 7LL * 24 * 3600 * 1000,
 		.limits = {.connections = 4096, .waiters = 4096, .streams = 512, .body = 2 << 20, .document = 64 << 20, .bodies = 256 << 20,
-			   .wake_every_ms = 15000, .idle_ms = 120000, .request_ms = 60000},
+			   .wake_every_ms = 15000, .idle_ms = 120000, .request_ms = 60000, .reserve = 16 << 20, .low_space = 32 << 20, .wal = 256 << 20},
 	};
 	arena_init(&config->arena);
 }
@@ -1175,6 +1184,9 @@ struct json *config_json(const struct config *config, struct arena *arena)
 	set_duration(arena, limits, "wakeEvery", config->limits.wake_every_ms);
 	set_duration(arena, limits, "idle", config->limits.idle_ms);
 	set_duration(arena, limits, "request", config->limits.request_ms);
+	json_set_number(arena, limits, "reserve", (double)config->limits.reserve);
+	json_set_number(arena, limits, "lowSpace", (double)config->limits.low_space);
+	json_set_number(arena, limits, "wal", (double)config->limits.wal);
 	json_set(arena, json, "limits", limits);
 	struct json *events = json_object(arena), *sinks = json_object(arena);
 	set_duration(arena, events, "window", config->events_window_ms);

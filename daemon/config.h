@@ -19,6 +19,7 @@ enum {
 	CONFIG_SINK_SECRETS_MAX = 16, /* of its headers */
 	CONFIG_PATH_MAX = 4096,
 	CONFIG_RESOURCE_FOLDERS_MAX = 64,
+	CONFIG_WAL_MIN = 32 << 20, /* bytes; what limits.wal must be at least */
 	CONFIG_BODY_MAX = 64 << 20, /* bytes that limits.body and limits.document may allow */
 };
 
@@ -33,6 +34,9 @@ struct config_limits {
 	int64_t wake_every_ms; /* how often a silent connection is looked at */
 	int64_t idle_ms; /* a connection on which nothing happens is closed */
 	int64_t request_ms; /* a request must have come in by then, see HTTP_BODY_BYTES_PER_MS for long ones */
+	uint64_t reserve; /* bytes kept free on the data folder's disk for what is under way when it is full; these three: see store_disk() */
+	uint64_t low_space; /* with fewer free bytes than this new work is refused */
+	uint64_t wal; /* and with more than this in the write-ahead log */
 };
 
 /* Where CloudEvents go. */

@@ -26,6 +26,7 @@ enum {
 	SIGN_BACKLOG = 4,	/* under load a checkpoint may be late by so many times its entries */
 	WAL_FORCED = 8,		/* past so many times the limit the writer copies the WAL back itself */
 	PAGES_PER_MIB = 256,
+	FILE_WAL = 2, /* its place in the list of remember_files() */
 };
 
 static const char begin_sql[] = "BEGIN IMMEDIATE";
@@ -84,6 +85,8 @@ static int check_files(struct store *store, struct error *error)
 			return error_set(error, ERR_IO,
 					 "%s/%s was moved, deleted or replaced while it was in use. Put it back, then start again",
 					 store->data_dir, name);
+		if (i == FILE_WAL && disk_check_log(store, (uint64_t)status.st_size, error) != 0)
+			return error->code;
 		if (is_cut_short(store, i, &status))
 			return error_set(error, ERR_IO, "%s/%s was cut short while it was in use. Start again from a copy of the folder", store->data_dir, name);
 	}
@@ -156,7 +159,8 @@ static void fail_transaction(struct store *store, struct error *error)
 {
 	roll_back(store);
 	if (error->code == ERR_FULL) {
-		error_wrap(error, "disk full, nothing was written: free some space and try again");
+		if (!disk_is_watched(store) || store_disk_check(store, error) == 0)
+			error_wrap(error, "disk full, nothing was written: free some space and try again");
 		return;
 	}
 	store_break(store, error);
@@ -307,6 +311,48 @@ static void trim_memory(struct writer *writer)
 		buffer_close(&writer->encoded);
 }
 
+/* Does it bring work that nobody waits for yet? What a run that is under way needs, its children too, is none, nor is what the
+ * daemon notes of its own start. */
+static bool brings_new_work(const struct store_append *append)
+{
+	if (append->entry_count == 0 || append->entries[0].kind == ENTRY_DAEMON_STARTED)
+		return false;
+	for (size_t i = 0; i < append->entry_count; i++) {
+		const struct entry *entry = &append->entries[i];
+
+		if (entry->kind == ENTRY_EVENT_RECEIVED || entry->kind == ENTRY_DOCUMENT_ADDED || entry->kind == ENTRY_DEFINITION_ADDED ||
+		    (entry->kind == ENTRY_RUN_CREATED && json_get(entry->data, "parent") == NULL))
+			return true;
+	}
+	return false;
+}
+
+/* From BEGIN to COMMIT. Appends with an error of their own are left out; the code is about all others. */
+static int write_batch(struct store *store, struct list *batch, struct error *error)
+{
+	if (begin(store, error) != 0)
+		return error->code;
+	LIST_EACH (link, batch) {
+		struct store_append *append = CONTAINER_OF(link, struct store_append, link);
+
+		append->error = (struct error){0};
+		append->sign_us = 0;
+		if (prepare_append(store, append, &append->error) != 0) {
+			/* What a read found out about the disk is no matter of this append. */
+			if (append->error.code == ERR_IO || append->error.code == ERR_CORRUPT ||
+			    append->error.code == ERR_INTERNAL)
+				return (*error = append->error).code;
+			continue;
+		}
+		/* Only now: what is known already is answered as ever. */
+		if (!disk_takes_new_work(store) && brings_new_work(append) && store_disk_check(store, &append->error) != 0)
+			continue;
+		if (write_append(store, append, error) != 0)
+			return error->code;
+	}
+	return connection_run(&store->writer.connection, commit_sql, error);
+}
+
 /* One transaction of the whole list. Afterwards every append has its result. */
 void commit_batch(struct store *store, struct list *batch)
 {
@@ -320,41 +366,26 @@ void commit_batch(struct store *store, struct list *batch)
 		append->error = (struct error){0};
 		append->taken_us = taken_us;
 		append->sign_us = 0;
+		count++;
 	}
 	if (atomic_load(&store->is_broken)) {
 		end_early(store);
 		fail_batch(batch, &store->broken);
 		return;
 	}
-	if (begin(store, &error) != 0) {
-		fail_transaction(store, &error);
-		fail_batch(batch, &error);
-		return;
-	}
-	LIST_EACH (link, batch) {
-		struct store_append *append = CONTAINER_OF(link, struct store_append, link);
-
-		count++;
-		if (prepare_append(store, append, &append->error) != 0) {
-			/* What a read found out about the disk is no matter of this append. */
-			if (append->error.code == ERR_IO || append->error.code == ERR_CORRUPT ||
-			    append->error.code == ERR_INTERNAL) {
-				error = append->error;
-				break;
-			}
-			continue;
-		}
-		if (write_append(store, append, &error) != 0)
+	while (write_batch(store, batch, &error) == ERR_FULL) {
+		roll_back(store);
+		if (atomic_load(&store->is_broken) || !disk_make_room(store))
 			break;
+		error = (struct error){0};
 	}
-	if (error.code == ERR_NONE)
-		connection_run(&writer->connection, commit_sql, &error);
 	trim_memory(writer);
 	if (error.code != ERR_NONE) {
 		fail_transaction(store, &error);
 		fail_batch(batch, &error);
 		return;
 	}
+	disk_written(store);
 	committed_us = store->options.now_us();
 	LIST_EACH (link, batch) {
 		struct store_append *append = CONTAINER_OF(link, struct store_append, link);
@@ -488,10 +519,33 @@ static void copy_wal(struct store *store, struct connection *connection)
 	if (rc == SQLITE_OK || (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
 		return;
 	if (connection_fail(connection, rc, "copy the write-ahead log into the database", &error) == ERR_FULL) {
-		log_warn(LOG_STORE, "%s", error.message); /* All is still in the log; it is tried again when there is room. */
+		/* All is still in the log; it is tried again, the next time with the reserve's room. */
+		if (!disk_make_room(store))
+			log_warn(LOG_STORE, "%s", error.message);
 		return;
 	}
 	store_break(store, &error); /* A failed fsync is never tried again. */
+}
+
+/* A log past its limit: cut it off as soon as nobody reads an old state from it. What is in it is copied first, and what came
+ * meanwhile is little, so the writer waits for little. */
+static void cut_wal(struct store *store)
+{
+	int rc;
+
+	if (!disk_is_watched(store) || atomic_load(&store->disk.wal_bytes) < store->options.wal_max_bytes || atomic_load(&store->is_broken))
+		return;
+	copy_wal(store, &store->wal_connection);
+	rc = sqlite3_wal_checkpoint_v2(store->wal_connection.db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	if (rc == SQLITE_OK)
+		log_info(LOG_STORE, "the write-ahead log was cut off");
+	else if ((rc & 0xff) == SQLITE_IOERR) {
+		struct error error = {0};
+
+		connection_fail(&store->wal_connection, rc, "cut the write-ahead log", &error);
+		if (error.code != ERR_FULL)
+			store_break(store, &error);
+	}
 }
 
 /* In a pause by the writer; under load by a thread of its own, while commits go on. What these added meanwhile the
@@ -520,15 +574,25 @@ void commit_run_wal(void *arg)
 
 	prctl(PR_SET_NAME, "store-wal");
 	for (;;) {
-		bool stop;
+		bool stop, wanted;
+		unsigned look_ms = disk_takes_new_work(store) ? STORE_DISK_LOOK_MS : STORE_DISK_LOOK_SOON_MS;
 
 		uv_mutex_lock(&store->lock);
-		while (!store->wal_wanted && !store->stop)
-			uv_cond_wait(&store->wal_work, &store->lock);
+		if (!store->wal_wanted && !store->stop) {
+			if (disk_is_watched(store))
+				uv_cond_timedwait(&store->wal_work, &store->lock, look_ms * 1000000ULL);
+			else
+				uv_cond_wait(&store->wal_work, &store->lock);
+		}
 		stop = store->stop;
+		wanted = store->wal_wanted;
 		uv_mutex_unlock(&store->lock);
 		if (stop)
 			return;
+		disk_look(store);
+		cut_wal(store);
+		if (!wanted)
+			continue;
 		copy_wal(store, &store->wal_connection);
 		uv_mutex_lock(&store->lock);
 		store->wal_wanted = false;
@@ -597,6 +661,8 @@ static void write_chunk(struct store *store, struct list *failed)
 		struct bytes part = {value->bytes.data + start,
 				     value->size - start < CONTENT_CHUNK ? value->size - start : CONTENT_CHUNK};
 
+		if (brings_new_work(append) && store_disk_check(store, &error) != 0)
+			goto failed;
 		if (begin(store, &error) == 0 &&
 		    content_table_put_chunk(&writer->connection, &value->digest, writer->progress.chunk, part, &error) == 0 &&
 		    connection_run(&writer->connection, commit_sql, &error) == 0) {
@@ -604,10 +670,16 @@ static void write_chunk(struct store *store, struct list *failed)
 			atomic_fetch_add(&store->counters.chunks, 1);
 			return;
 		}
+		if (error.code == ERR_FULL) {
+			roll_back(store);
+			if (!atomic_load(&store->is_broken) && disk_make_room(store))
+				return; /* the same chunk once more, where new work is refused */
+		}
 		fail_transaction(store, &error);
 	} else if (error.code != ERR_NONE) {
 		store_break(store, &error);
 	}
+failed:
 	writer->progress = (struct chunk_progress){0};
 	list_remove(&append->link);
 	if (error.code == ERR_NONE) {

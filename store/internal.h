@@ -27,6 +27,12 @@ enum {
 	STORE_CHECKPOINT_ENTRIES = 256,
 	STORE_CHECKPOINT_EVERY_MS = 60000,
 	STORE_WAL_MIB = 4,
+	STORE_WAL_MAX_MIB = 256,
+	STORE_WAL_TRUNCATE_BUSY_MS = 100, /* so long the thread of the WAL waits for the writer when it cuts a WAL that is too long */
+	STORE_DISK_LOOK_MS = 1000, /* how often the disk is looked at */
+	STORE_DISK_LOOK_SOON_MS = 200, /* … while it is low or full */
+	STORE_DISK_HOLD_MS = 1000, /* so long after a write that found no room admission stays closed, whatever the disk says */
+	STORE_DISK_FULL_MARGIN = 1 << 20, /* so many free bytes must be there before a full disk counts as a low one */
 	STORE_WAL_GATHERED_MAX = 128 << 10, /* bytes of a commit that are written to the WAL as one */
 	STORE_TURN_US = 10000, /* so long one turn of the loop tells of what was committed and read; the rest is told of in the next one */
 	STORE_POLL_US = 300, /* so long the loop looks for a commit's end without sleeping; not after one that took longer */
@@ -246,6 +252,12 @@ struct store {
 	struct note_key log_key;
 	int lock_file;
 	struct {
+		uv_mutex_t lock; /* for changes; whoever reads takes the atomics as they are */
+		atomic_int state; /* enum store_disk_state */
+		atomic_ullong free_bytes, reserve_bytes, wal_bytes;
+		uint64_t full_us; /* when a write last found no room; 0: none, or one did since */
+	} disk;
+	struct {
 		const char *name;
 		dev_t device;
 		ino_t inode;
@@ -297,6 +309,18 @@ int commit_sign_checkpoint(struct store *store, bool closing, struct error *erro
 void commit_run(void *store); /* the writer thread */
 void commit_run_wal(void *store); /* the thread that copies the WAL back while commits go on */
 void reader_run_thread(void *store);
+
+/* disk.c */
+void disk_init(struct store *store);
+void disk_open(struct store *store); /* with the folder's lock */
+void disk_close(struct store *store);
+bool disk_is_watched(const struct store *store);
+void disk_look(struct store *store); /* by the thread of the WAL: measure, make the reserve again, judge */
+/* A write found no room: give the reserve back and close admission. True: try again. */
+bool disk_make_room(struct store *store);
+void disk_written(struct store *store); /* a commit went well */
+int disk_check_log(struct store *store, uint64_t bytes, struct error *error); /* ERR_FULL: the WAL is too long to go on */
+bool disk_takes_new_work(struct store *store);
 
 /* store.c: make the store broken; any thread. */
 void store_break(struct store *store, const struct error *error);

@@ -1,4 +1,5 @@
 /* Connections and prepared statements. Each connection belongs to one thread. Start at statement_take(). */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,11 +31,33 @@ void connection_set_up_library(void)
 	uv_once(&once, set_up);
 }
 
+/* Is that all that a write to the database or to its log was refused for? *system: the system's own reason, 0 where it is not known.
+ * sqlite3_system_errno() is 0 by now: SQLite has made other calls since. */
+static bool lacks_room(struct connection *connection, int *system)
+{
+	int reasons[2] = {0}; /* of the last write that failed, of each file */
+	sqlite3_file *log = NULL;
+	bool only_room = true;
+
+	if (connection->db == NULL)
+		return false;
+	sqlite3_file_control(connection->db, "main", SQLITE_FCNTL_LAST_ERRNO, &reasons[0]);
+	if (sqlite3_file_control(connection->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, (void *)&log) == SQLITE_OK && log != NULL && log->pMethods != NULL)
+		log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &reasons[1]);
+	for (size_t i = 0; i < COUNT_OF(reasons); i++)
+		if (reasons[i] != 0) {
+			*system = reasons[i];
+			only_room = only_room && (reasons[i] == EDQUOT || reasons[i] == EFBIG);
+		}
+	return *system != 0 && only_room;
+}
+
 int connection_fail(struct connection *connection, int rc, const char *what, struct error *error)
 {
 	int extended = connection->db != NULL ? sqlite3_extended_errcode(connection->db) : rc;
 	const char *message = connection->db != NULL ? sqlite3_errmsg(connection->db) : sqlite3_errstr(rc);
 	enum error_code code = ERR_IO;
+	int system = 0;
 
 	if ((extended & 0xff) != (rc & 0xff))
 		extended = rc;
@@ -58,12 +81,16 @@ int connection_fail(struct connection *connection, int rc, const char *what, str
 		code = ERR_INTERNAL;
 		break;
 	case SQLITE_IOERR:
-		/* The index of the WAL could not grow: nothing of the transaction is written yet, the disk is full. */
-		code = extended == SQLITE_IOERR_SHMSIZE ? ERR_FULL : ERR_IO;
+		/* The index of the WAL could not grow: nothing of the transaction is written yet, the disk is full. And so it is for a write
+		 * past a quota or the largest file that is allowed, which SQLite does not count among the full disks. */
+		if (extended == SQLITE_IOERR_SHMSIZE || (extended == SQLITE_IOERR_WRITE && lacks_room(connection, &system)))
+			code = ERR_FULL;
 		break;
 	default:
 		break;
 	}
+	if (system != 0)
+		return error_set(error, code, "%s: %s: %s (SQLite %d)", what, message, strerror(system), extended);
 	return error_set(error, code, "%s: %s (SQLite %d)", what, message, extended);
 }
 

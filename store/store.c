@@ -617,6 +617,8 @@ static void set_options(struct store *store, const struct store_options *options
 		store->options.checkpoint_every_ms = STORE_CHECKPOINT_EVERY_MS;
 	if (store->options.wal_mib == 0)
 		store->options.wal_mib = STORE_WAL_MIB;
+	if (store->options.wal_max_bytes == 0)
+		store->options.wal_max_bytes = (uint64_t)STORE_WAL_MAX_MIB << 20;
 	store->data_dir = memory_text(options->data_dir);
 	store->database_path = path_in(options->data_dir, "journal.db");
 	store->fact_key_path = options->fact_key_file != NULL ? memory_text(options->fact_key_file)
@@ -635,6 +637,7 @@ static void free_parts(struct store *store)
 	uv_cond_destroy(&store->read_work);
 	uv_cond_destroy(&store->wal_work);
 	uv_mutex_destroy(&store->lock);
+	disk_close(store);
 	if (store->lock_file >= 0)
 		close(store->lock_file); /* Gives the lock back: the last thing of all. */
 	free(store->data_dir);
@@ -662,6 +665,7 @@ static struct store *new_store(const struct store_options *options)
 	CHECK(uv_cond_init(&store->read_work) == 0);
 	CHECK(uv_cond_init(&store->wal_work) == 0);
 	set_options(store, options);
+	disk_init(store);
 	return store;
 }
 
@@ -696,6 +700,8 @@ static int open_wal_connection(struct store *store, struct error *error)
 	if (connection_exec(&store->wal_connection, "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-16",
 			    error) != 0)
 		connection_close(&store->wal_connection);
+	else
+		sqlite3_busy_timeout(store->wal_connection.db, STORE_WAL_TRUNCATE_BUSY_MS);
 	return error->code;
 }
 
@@ -711,6 +717,7 @@ int store_open(struct store **opened, uv_loop_t *loop, const struct store_option
 	connection_set_up_library();
 	if (make_folder(store->data_dir, error) != 0 || take_lock(store, error) != 0)
 		goto fail;
+	disk_open(store);
 	if (commit_open(store, error) != 0)
 		goto fail_database;
 	is_new = store->writer.tree.size == 0;

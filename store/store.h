@@ -30,6 +30,10 @@ struct store_options {
 	unsigned checkpoint_entries; /* sign a checkpoint every so many entries; 0: 256 */
 	int64_t checkpoint_every_ms; /* and when so old; 0: 60,000 */
 	unsigned wal_mib; /* checkpoint the WAL past this size; 0: 4 */
+	/* See store_disk(). With neither of the first two nothing is watched: a full disk is an ERR_FULL of its append and no more. */
+	uint64_t reserve_bytes; /* kept in DATA/reserve for what is under way when the disk is full; 0: none */
+	uint64_t low_bytes; /* with less free space than this new work is refused; 0: no bound */
+	uint64_t wal_max_bytes; /* and with a longer WAL; with twice as much nothing is written any more. 0: STORE_WAL_MAX_MIB */
 	uint64_t (*now_us)(void); /* monotonic clock for the time stamps below */
 	int64_t (*wall_ms)(void);
 	/* The store is broken (an I/O error at COMMIT leaves the truth unknown): stop the process. Fires once, on the loop. */
@@ -103,6 +107,21 @@ struct store_sign {
 	struct list link;
 };
 int store_sign_checkpoint(struct store *store, struct store_sign *sign);
+
+/* How the data folder's disk stands. LOW: appends that bring new work (a run without a parent, an event, a document, a definition) are
+ * refused with ERR_FULL, others go on and may use up the reserve. FULL: all fail with ERR_FULL, nothing of them is there; whoever
+ * made them tries again. It goes back by itself when there is room. */
+enum store_disk_state { STORE_DISK_OK, STORE_DISK_LOW, STORE_DISK_FULL };
+struct store_disk {
+	enum store_disk_state state;
+	uint64_t free_bytes; /* for us, as of the last look; one a second */
+	uint64_t reserve_bytes, wal_bytes; /* held; as long is the WAL */
+	uint64_t low_bytes, reserve_wanted, wal_max_bytes; /* the limits */
+};
+void store_disk(struct store *store, struct store_disk *disk); /* does not look at the disk itself */
+/* 0, or ERR_FULL with what is wrong, how much is there and what to do. */
+int store_disk_check(struct store *store, struct error *error);
+const char *store_disk_state_name(enum store_disk_state state); /* "ok", "low", "full" */
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 

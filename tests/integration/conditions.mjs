@@ -1,11 +1,12 @@
 // Rough conditions: clients that go away, a second daemon, SIGTERM under load, SIGKILL while streams are open, a full disk, a lock, many runs.
 // Nothing acknowledged is lost, nothing stays behind, and the daemon goes on by itself as soon as it can.
 import { spawnSync } from 'node:child_process';
-import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
-import { Daemon, atEnd, check, definition, documentOf, equal, exitOf, extractionOf, finish, firstLine, launch, match, memoryOf, pause, problem, programs, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
+import { smallDisk } from '../support/disk.mjs';
+import { Daemon, check, definition, documentOf, equal, exitOf, extractionOf, finish, firstLine, launch, match, memoryOf, pause, problem, programs, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
 
 const draw = random(seedOf(5));
 const sim = await startSimulator();
@@ -183,47 +184,9 @@ await test('killed while streams are open, they go on after the restart from Las
 
 // ---- A full disk ----
 
-// A small file system for the data folder: { path, wrap?, fill(), free() }. A mount where that is allowed, else one in a namespace of its own,
-// else the machine's own small one (containers have 64 MiB at /dev/shm).
-async function smallDisk(daemon) {
-	const path = join(daemon.folder, 'disk');
-	mkdirSync(path);
-	const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8m,mode=0755', 'none', path], { encoding: 'utf8' });
-	if (mounted.status === 0) {
-		atEnd(() => spawnSync('umount', ['-l', path]));
-		return diskAt(path, path);
-	}
-	const holder = launch('unshare', ['--user', '--map-root-user', '--mount', 'sh', '-c', '/bin/mount -t tmpfs -o size=8m none "$1" && echo ready && exec sleep 3600', 'sh', path]);
-	if (await firstLine(holder, 'unshare').catch(() => null) === 'ready') {
-		console.log('# nothing may be mounted here: a mount in a namespace of its own instead');
-		return { ...diskAt(path, `/proc/${holder.pid}/root${path}`), wrap: ['nsenter', '--preserve-credentials', '--user', '--mount', '--target', String(holder.pid)] };
-	}
-	const { bsize, blocks } = statfsSync('/dev/shm');
-	check(bsize * blocks <= 256 << 20, 'this test needs a small file system: it may neither mount one nor make a namespace, and /dev/shm is large');
-	console.log('# nothing may be mounted here: /dev/shm instead');
-	const shm = mkdtempSync('/dev/shm/reprise-');
-	atEnd(() => rmSync(shm, { recursive: true, force: true }));
-	return diskAt(shm, shm);
-}
-
-function diskAt(path, outside) {
-	const filler = join(outside, 'filler');
-	return {
-		path,
-		fill() {
-			const fd = openSync(filler, 'a');
-			for (let size = 64 << 10; size >= 512; size >>= 1)
-				try { for (;;) writeSync(fd, Buffer.alloc(size)); } catch (error) { equal(error.code, 'ENOSPC', 'filling'); }
-			closeSync(fd);
-			equal(statfsSync(outside).bavail, 0, 'free blocks');
-		},
-		free: () => rmSync(filler),
-	};
-}
-
 await test('a disk that fills up: submissions get 507, what was acknowledged stays, and with space again it goes on without a restart', async () => {
-	const daemon = new Daemon('conditions', { runtimes });
-	const { path, wrap, fill, free } = await smallDisk(daemon);
+	const daemon = new Daemon('conditions', { runtimes, limits: { reserve: '512KiB', lowSpace: '256KiB' } });
+	const { path, wrap, fill, free } = await smallDisk(daemon.folder);
 	daemon.data = join(path, 'data');
 	daemon.wrap = wrap;
 	await daemon.start();

@@ -1,0 +1,152 @@
+/* store/disk.c: the reserve, the states, what each lets through. That a really full disk behaves so: tests/integration/disk.mjs. */
+#include <sys/statvfs.h>
+
+#include "tests/unit/store/fixture.h"
+
+enum { RESERVE = 256 << 10 };
+
+static void reserve_of(const struct fixture *f, char path[300])
+{
+	snprintf(path, 300, "%s/reserve", f->folder);
+}
+
+static enum store_disk_state wait_for(struct fixture *f, enum store_disk_state wanted)
+{
+	struct store_disk disk;
+
+	for (unsigned i = 0; i < 500; i++) {
+		store_disk(f->store, &disk);
+		if (disk.state == wanted)
+			break;
+		usleep(10000);
+	}
+	return disk.state;
+}
+
+static uint64_t free_space(const struct fixture *f)
+{
+	struct statvfs status;
+
+	ck_assert_int_eq(statvfs(f->folder, &status), 0);
+	return (uint64_t)status.f_bavail * status.f_frsize;
+}
+
+static int append_created(struct fixture *f, const char *id, const char *parent)
+{
+	struct entry entry;
+
+	make_created(&f->arena, &entry, id, "one", NULL);
+	if (parent != NULL) {
+		struct json *json = json_object(&f->arena);
+
+		json_set_text(&f->arena, json, "run", parent);
+		json_set_text(&f->arena, json, "step", "/do/0/x@1");
+		json_set(&f->arena, entry.data, "parent", json);
+	}
+	return append_and_wait(f, &entry, 1, NULL);
+}
+
+/* The reserve is really allocated, kept over a restart, and made again with another size. */
+START_TEST(reserve_is_there)
+{
+	struct fixture f;
+	struct stat status;
+	char path[300];
+
+	fixture_init(&f);
+	f.options.reserve_bytes = RESERVE;
+	fixture_open(&f);
+	reserve_of(&f, path);
+	ck_assert_int_eq(stat(path, &status), 0);
+	ck_assert_int_eq(status.st_size, RESERVE);
+	ck_assert_int_ge(status.st_blocks * 512, RESERVE);
+	ck_assert_int_eq(status.st_mode & 0777, 0600);
+	fixture_close(&f);
+	f.options.reserve_bytes = 2 * RESERVE;
+	fixture_open(&f);
+	ck_assert_int_eq(stat(path, &status), 0);
+	ck_assert_int_eq(status.st_size, 2 * RESERVE);
+	fixture_end(&f);
+}
+END_TEST
+
+/* With too little free space new work is refused with what is wrong, and work of runs that are there goes on; with enough it is taken again. */
+START_TEST(low_refuses_new_work_alone)
+{
+	struct fixture f;
+	struct entry ended;
+	struct error error;
+
+	fixture_start(&f);
+	ck_assert_int_eq(append_created(&f, "before", NULL), 0);
+	fixture_close(&f);
+	f.options.reserve_bytes = RESERVE;
+	f.options.low_bytes = free_space(&f) + (64ULL << 30);
+	fixture_open(&f);
+	ck_assert_int_eq(wait_for(&f, STORE_DISK_LOW), STORE_DISK_LOW);
+	ck_assert_int_eq(store_disk_check(f.store, &error), ERR_FULL);
+	ck_assert_ptr_nonnull(strstr(error.message, f.folder));
+	ck_assert_ptr_nonnull(strstr(error.message, "limits.lowSpace"));
+	ck_assert_ptr_nonnull(strstr(error.message, "Make room"));
+	ck_assert_int_eq(append_created(&f, "refused", NULL), ERR_FULL);
+	ck_assert_int_eq(append_created(&f, "before", NULL), ERR_EXISTS); /* what is known is answered as ever */
+	ck_assert_int_eq(append_created(&f, "child", "before"), 0);
+	ended = (struct entry){.kind = ENTRY_RUN_CANCELLED, .data = run_data(&f.arena, "before"), .time_ms = fixture_wall_ms()};
+	ck_assert_int_eq(append_and_wait(&f, &ended, 1, NULL), 0);
+	fixture_close(&f);
+	f.options.low_bytes = 1;
+	fixture_open(&f);
+	ck_assert_int_eq(append_created(&f, "refused", NULL), 0);
+	fixture_end(&f);
+}
+END_TEST
+
+/* A write that finds no room takes the reserve first, and succeeds with it; with nothing left the disk is full, and low after the next
+ * write that goes well. */
+START_TEST(reserve_is_given_back_first)
+{
+	struct fixture f;
+	struct store_disk disk;
+	char path[300];
+
+	fixture_init(&f);
+	f.options.reserve_bytes = RESERVE;
+	fixture_open(&f);
+	reserve_of(&f, path);
+	ck_assert(disk_make_room(f.store));
+	ck_assert_int_ne(access(path, F_OK), 0);
+	store_disk(f.store, &disk);
+	ck_assert_int_eq(disk.state, STORE_DISK_LOW);
+	ck_assert_int_eq(disk.reserve_bytes, 0);
+	/* The thread that looks around may have made it again by now; then this gives it back once more. */
+	while (disk_make_room(f.store))
+		;
+	store_disk(f.store, &disk);
+	ck_assert_int_eq(disk.state, STORE_DISK_FULL);
+	ck_assert_int_eq(append_created(&f, "refused", NULL), ERR_FULL);
+	ck_assert_int_eq(wait_for(&f, STORE_DISK_OK), STORE_DISK_OK);
+	ck_assert_int_eq(access(path, F_OK), 0);
+	ck_assert_int_eq(append_created(&f, "refused", NULL), 0);
+	fixture_end(&f);
+}
+END_TEST
+
+/* A write-ahead log of twice the limit stops all writing, and says what to end. */
+START_TEST(long_log_stops_writing)
+{
+	struct fixture f;
+	struct error error = {0};
+
+	fixture_init(&f);
+	f.options.reserve_bytes = RESERVE;
+	f.options.wal_max_bytes = 32 << 20;
+	fixture_open(&f);
+	ck_assert_int_eq(disk_check_log(f.store, (64 << 20) - 1, &error), 0);
+	ck_assert_int_eq(disk_check_log(f.store, 64 << 20, &error), ERR_FULL);
+	ck_assert_ptr_nonnull(strstr(error.message, "limits.wal"));
+	ck_assert_ptr_nonnull(strstr(error.message, "end it"));
+	fixture_end(&f);
+}
+END_TEST
+
+TEST_MAIN("store-disk", reserve_is_there, low_refuses_new_work_alone, reserve_is_given_back_first, long_log_stops_writing)
