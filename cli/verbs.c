@@ -109,6 +109,15 @@ static const struct option_rule fact_export_options[] = {
 	{"format", 0, "FORMAT", "dsse (envelopes, one a line; the default), jsonl or csv; of one FACT also proof (.tlog-proof) or entry (the journal entry's bytes)", false},
 	END,
 };
+static const struct option_rule journal_backup_options[] = {{"cancel", 0, NULL, "end the one that is under way", false}, END};
+static const struct option_rule journal_restore_options[] = {
+	{"data", 0, "DIR", "the data folder (default $REPRISE_DATA)", false},
+	{"checkpoint", 0, "FILE", "a known checkpoint: the copy must reach it", true},
+	{"original-is-gone", 0, NULL, "no checkpoint is known, and nobody else continues this log", false},
+	{"new-log", 0, NULL, "keep the copy to be read; the next start begins another log that names where it ended", false},
+	{"yes", 'y', NULL, "a journal that is there is kept aside", false},
+	END,
+};
 static const struct option_rule journal_verify_options[] = {
 	TRUST,
 	{"trusted", 0, "FILE", "a checkpoint that you kept", true},
@@ -164,6 +173,12 @@ const struct verb verbs[] = {
 	 "reprise journal verify --trusted checkpoint.kept", 0, 1, journal_verify_options, command_journal_verify},
 	{"journal export", "", "Print the journal's entries, one a line", "The bytes that the log's tree is made of, from the first entry to the newest: a file for `reprise journal verify FILE`.",
 	 "reprise journal export > journal.jsonl", 0, 0, NULL, command_journal_export},
+	{"journal backup", "DEST", "Copy the journal while the daemon works", "DEST is a file on the daemon's machine that is not there yet; it appears when the copy is whole, synced and verified. "
+	 "The keys are not in it. A copy is marked as one: a daemon does not start on it, `journal restore` makes a journal of it.", "reprise journal backup /var/backups/reprise-monday.db", 0, 1,
+	 journal_backup_options, command_journal_backup},
+	{"journal restore", "SRC", "Make a journal of a backup, offline", "No daemon may hold the folder. Nothing is changed before the copy was found whole and not behind any known checkpoint: the folder's "
+	 "`anchor` and journal, and those given. Exit status: 5 a journal is there, 23 the copy is damaged or behind, 26 no checkpoint is known.",
+	 "reprise journal restore /var/backups/reprise-monday.db --data /var/lib/reprise --yes", 1, 1, journal_restore_options, command_journal_restore},
 	{"journal stats", "", "Show what the journal holds and its sizes", NULL, "reprise journal stats", 0, 0, NULL, command_journal_stats},
 	{"key list", "", "List the daemon's public keys", NULL, "reprise key list", 0, 0, NULL, command_key_list},
 	{"key generate", "FILE", "Make a key: FILE and FILE.pub", "Offline. The secret goes to FILE (PKCS#8 PEM, mode 0600), which must not exist yet.",

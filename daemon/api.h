@@ -126,6 +126,10 @@ API_HANDLER(api_list_entries);
 API_HANDLER(api_get_tile);
 API_HANDLER(api_list_keys);
 API_HANDLER(api_journal_stats);
+/* api_journal.c */
+API_HANDLER(api_begin_backup);
+API_HANDLER(api_get_backup);
+API_HANDLER(api_cancel_backup);
 /* api_system.c */
 API_HANDLER(api_list_runtimes);
 API_HANDLER(api_probe_runtime);

@@ -24,6 +24,7 @@
 enum {
 	RECOVER_PAGE = 1000, /* open runs read at once at start */
 	STOP_FLUSH_MS = 2000, /* for answers on their way when the daemon stops */
+	BACKUP_PATH_MAX = 4000, /* bytes of a backup's path */
 	STOP_QUIET_MS = 30000, /* for the journal and the activities to come to rest */
 };
 
@@ -52,6 +53,12 @@ struct daemon {
 	struct feeds feeds;
 	struct schedules schedules;
 	struct http_server *http;
+	struct backup_job { /* api_journal.c: the backup under way, or the last one */
+		struct store_backup backup;
+		char *path; /* NULL: none was begun */
+		int64_t started_ms, ended_ms;
+		bool is_running;
+	} backup;
 	uint64_t open_at_start;
 
 	/* shutdown.c */

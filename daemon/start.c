@@ -346,6 +346,7 @@ int stop_all(struct daemon *daemon)
 	definitions_close(&daemon->definitions);
 	if (daemon->farewell_sent)
 		arena_close(&daemon->farewell_arena);
+	free(daemon->backup.path);
 	config_close(&daemon->config);
 	uv_library_shutdown();
 	return daemon->exit_status;

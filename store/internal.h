@@ -24,6 +24,9 @@ enum {
 	STORE_VERIFY_TAIL_MAX = 4096, /* entries hashed again at start */
 	STORE_NODE_LEVELS = 8, /* of the tree's nodes only every eighth level is stored */
 	STORE_APPLICATION_ID = 0x52707273, /* "Rprs" */
+	STORE_COPY_ID = 0x52706263, /* "Rpbc": a copy that nobody may continue as it is */
+	STORE_BACKUP_PAGES = 256, /* copied at once; between two steps it may be cancelled */
+	STORE_BACKUP_SYNC_PAGES = 4096, /* synced so often, that the disk never has much to catch up with while somebody commits */
 	STORE_CHECKPOINT_ENTRIES = 256,
 	STORE_CHECKPOINT_EVERY_MS = 60000,
 	STORE_WAL_MIB = 4,
@@ -124,6 +127,8 @@ void wal_file_set_up(void);
 /* --- migrate.c ---------------------------------------------------------------------------------------------------- */
 
 int migrate_up(struct connection *connection, struct error *error);
+/* Is it ours, of this version or an older one? Also a copy, which is marked as one. */
+int migrate_check_copy(struct connection *connection, bool *is_marked, struct error *error);
 int migrate_check(struct connection *connection, struct error *error); /* for readers: is it ours and of this version? */
 unsigned migrate_version(void);
 
@@ -292,6 +297,13 @@ struct store {
 	atomic_int loop_cpu; /* where the loop was when it told of an append */
 	atomic_int writer_cpu; /* where the writer looks for it; -1: it does not. Never both on one CPU */
 
+	struct {
+		struct store_backup *request; /* NULL: none is under way */
+		uv_thread_t thread;
+		bool is_running; /* the thread has to be joined */
+		atomic_bool is_done, cancel;
+	} backup;
+
 	uv_thread_t writer_thread, reader_thread, wal_thread;
 	struct writer writer;
 	struct signer signer;
@@ -309,6 +321,19 @@ int commit_sign_checkpoint(struct store *store, bool closing, struct error *erro
 void commit_run(void *store); /* the writer thread */
 void commit_run_wal(void *store); /* the thread that copies the WAL back while commits go on */
 void reader_run_thread(void *store);
+
+/* backup.c, restore.c */
+void backup_finish(struct store *store); /* on the loop, when backup.is_done */
+/* ERR_CORRUPT: the tree is behind this checkpoint, or another one. */
+int backup_check_root(struct connection *connection, uint64_t entries, const struct checkpoint *checkpoint, const char *whose, struct error *error);
+int backup_sync_folder(const char *path, struct error *error); /* the folder that this file is in */
+void backup_stop(struct store *store); /* cancel and wait; on_done comes with the next drain */
+#define RESTORE_MARKER "restoring" /* files of the data folder: a restore is under way, or was interrupted */
+#define RESTORE_CONTINUES "continues" /* which log the next new one continues, for its journal.opened */
+
+/* store.c, for restore.c: the folder and its lock, which `*lock_file` holds until it is closed. */
+int folder_make(const char *path, struct error *error);
+int folder_lock(const char *data_dir, int *lock_file, struct error *error);
 
 /* disk.c */
 void disk_init(struct store *store);

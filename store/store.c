@@ -19,7 +19,7 @@ enum { LOG_ID_LEN = 16 };
 
 /* --- the folder ----------------------------------------------------------------------------------------------------- */
 
-static int make_folder(const char *path, struct error *error)
+int folder_make(const char *path, struct error *error)
 {
 	char part[STORE_PATH_MAX];
 	struct stat status;
@@ -48,25 +48,25 @@ static int make_folder(const char *path, struct error *error)
 	return 0;
 }
 
-static int take_lock(struct store *store, struct error *error)
+int folder_lock(const char *data_dir, int *lock_file, struct error *error)
 {
 	char path[STORE_PATH_MAX], text[32] = {0};
 	ssize_t len;
 	int size;
 
-	snprintf(path, sizeof(path), "%s/lock", store->data_dir);
-	store->lock_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (store->lock_file < 0)
+	snprintf(path, sizeof(path), "%s/lock", data_dir);
+	*lock_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (*lock_file < 0)
 		return error_set(error, ERR_IO, "open %s: %s", path, strerror(errno));
-	if (flock(store->lock_file, LOCK_EX | LOCK_NB) != 0) {
+	if (flock(*lock_file, LOCK_EX | LOCK_NB) != 0) {
 		if (errno != EWOULDBLOCK)
 			return error_set(error, ERR_IO, "lock %s: %s", path, strerror(errno));
-		len = pread(store->lock_file, text, sizeof(text) - 1, 0);
+		len = pread(*lock_file, text, sizeof(text) - 1, 0);
 		text[len > 0 ? strspn(text, "0123456789") : 0] = '\0';
 		return error_set(error, ERR_BUSY, "another reprised (pid %s) holds %s", text[0] ? text : "unknown", path);
 	}
 	size = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-	if (ftruncate(store->lock_file, 0) != 0 || pwrite(store->lock_file, text, (size_t)size, 0) != size)
+	if (ftruncate(*lock_file, 0) != 0 || pwrite(*lock_file, text, (size_t)size, 0) != size)
 		return error_set(error, errno == ENOSPC ? ERR_FULL : ERR_IO, "write %s: %s", path, strerror(errno));
 	return 0;
 }
@@ -121,6 +121,29 @@ static int append_now(struct store *store, struct entry *entries, size_t count, 
 	return error->code;
 }
 
+/* What `journal restore --new-log` left: {origin, size, root} of the log that ended. */
+static int add_continues(struct store *store, struct arena *arena, struct json *data, struct error *error)
+{
+	char path[STORE_PATH_MAX];
+	uint8_t text[4096];
+	struct json *json;
+	FILE *file;
+	size_t len;
+
+	snprintf(path, sizeof(path), "%s/" RESTORE_CONTINUES, store->data_dir);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return 0;
+	len = fread(text, 1, sizeof(text), file);
+	fclose(file);
+	json = json_parse(arena, (struct bytes){text, len}, JSON_STRICT, NULL, error);
+	if (json == NULL || !json_is(json, JSON_OBJECT))
+		return error_set(error, ERR_CORRUPT, "%s is not what journal restore writes: restore once more, or remove it to begin a log that names none before it", path);
+	json_set(arena, data, "continues", json);
+	log_info(LOG_STORE, "the new log continues %s", json_get_text(json, "origin"));
+	return 0;
+}
+
 static int begin_journal(struct store *store, struct error *error)
 {
 	struct entry *entries = memory_zero(3 * sizeof(*entries));
@@ -138,9 +161,17 @@ static int begin_journal(struct store *store, struct error *error)
 	entries[0] = (struct entry){.kind = ENTRY_JOURNAL_OPENED, .data = json_object(&arena), .time_ms = time_ms};
 	json_set_text(&arena, entries[0].data, "vkey", buffer_text(&vkey));
 	json_set(&arena, entries[0].data, "daemon", daemon);
+	if (add_continues(store, &arena, entries[0].data, error) != 0)
+		goto out;
 	fill_key_entry(&arena, &entries[1], &store->signer.fact->public, "fact", time_ms);
 	fill_key_entry(&arena, &entries[2], &store->signer.log->public, "log", time_ms);
-	append_now(store, entries, 3, error);
+	if (append_now(store, entries, 3, error) == 0) {
+		char path[STORE_PATH_MAX];
+
+		snprintf(path, sizeof(path), "%s/" RESTORE_CONTINUES, store->data_dir);
+		unlink(path);
+	}
+out:
 	buffer_close(&vkey);
 	arena_close(&arena);
 	free(entries);
@@ -338,7 +369,7 @@ static int open_new_journal(struct store *store, struct error *error)
 /* While somebody waits for us the loop stays alive, and not longer. */
 static void keep_loop_alive(struct store *store)
 {
-	if (store->depth + store->signs + store->reads > 0)
+	if (store->depth + store->signs + store->reads > 0 || store->backup.request != NULL)
 		uv_ref((uv_handle_t *)&store->async);
 	else
 		uv_unref((uv_handle_t *)&store->async);
@@ -461,6 +492,8 @@ static void drain(struct store *store, uint64_t until_us)
 		read->on_done(read);
 		in_time = store->options.now_us() < until_us;
 	}
+	if (atomic_load(&store->backup.is_done))
+		backup_finish(store);
 	tell_broken(store);
 }
 
@@ -705,6 +738,16 @@ static int open_wal_connection(struct store *store, struct error *error)
 	return error->code;
 }
 
+static int check_no_restore(const struct store *store, struct error *error)
+{
+	char path[STORE_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/" RESTORE_MARKER, store->data_dir);
+	if (access(path, F_OK) != 0)
+		return 0;
+	return error_set(error, ERR_CORRUPT, "a restore into this folder was interrupted: run the same `reprise journal restore` once more");
+}
+
 int store_open(struct store **opened, uv_loop_t *loop, const struct store_options *options, struct error *error)
 {
 	struct store *store = new_store(options);
@@ -715,7 +758,9 @@ int store_open(struct store **opened, uv_loop_t *loop, const struct store_option
 	*opened = NULL;
 	CHECK(sodium_init() >= 0);
 	connection_set_up_library();
-	if (make_folder(store->data_dir, error) != 0 || take_lock(store, error) != 0)
+	if (folder_make(store->data_dir, error) != 0 || folder_lock(store->data_dir, &store->lock_file, error) != 0)
+		goto fail;
+	if (check_no_restore(store, error) != 0)
 		goto fail;
 	disk_open(store);
 	if (commit_open(store, error) != 0)
@@ -777,6 +822,7 @@ void store_close(struct store *store)
 
 	CHECK(!store->closing);
 	store->closing = true;
+	backup_stop(store);
 	hand_over(store);
 	uv_mutex_lock(&store->lock);
 	store->stop = true;
@@ -791,7 +837,7 @@ void store_close(struct store *store)
 	store->threads_running = false;
 	if (!atomic_load(&store->is_broken) && commit_sign_checkpoint(store, true, &error) != 0)
 		log_error(LOG_STORE, "%s", error.message);
-	while (store->depth + store->signs + store->reads > 0)
+	while (store->depth + store->signs + store->reads > 0 || store->backup.request != NULL)
 		drain(store, UINT64_MAX);
 	tell_broken(store);
 	reader_close_connection(&store->reader);

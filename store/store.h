@@ -6,6 +6,7 @@
  * New here? Read store_append(), then store/commit.c. Words: ARCHITECTURE.md, "Words". */
 #pragma once
 
+#include <stdatomic.h>
 #include <uv.h>
 
 #include "workflow/base/list.h"
@@ -122,6 +123,58 @@ void store_disk(struct store *store, struct store_disk *disk); /* does not look 
 /* 0, or ERR_FULL with what is wrong, how much is there and what to do. */
 int store_disk_check(struct store *store, struct error *error);
 const char *store_disk_state_name(enum store_disk_state state); /* "ok", "low", "full" */
+
+/* --- a copy ------------------------------------------------------------------------------------------------------- */
+
+/* Request: a copy of the journal as it is now, while it goes on. The file appears at `path` whole, synced and verified, or not at
+ * all; it has no keys in it and is marked as a copy: store_open() refuses it, store_restore() makes a journal of it. One at a time. */
+struct store_backup;
+typedef void (*store_backup_cb)(struct store_backup *backup);
+enum store_backup_stage { STORE_BACKUP_COPYING, STORE_BACKUP_VERIFYING };
+struct store_backup {
+	const char *path; /* absolute; nothing may be there */
+	store_backup_cb on_done; /* on the loop */
+	void *owner;
+	/* Progress; any thread. */
+	atomic_int stage;
+	atomic_ullong pages_done, pages;
+	/* Result. ERR_EXISTS: there is such a file; ERR_CANCELLED; ERR_FULL: no room there, or it took so long that the WAL became too long. */
+	struct error error;
+	uint64_t bytes, entries, checkpoint; /* checkpoint: the size that its newest one vouches for */
+	struct digest root;
+	struct store_sign sign; /* The store's own, and the next one. */
+	struct store *owner_store;
+};
+int store_backup(struct store *store, struct store_backup *backup); /* ERR_BUSY: one is under way; the callback then never fires */
+void store_backup_cancel(struct store *store); /* what is under way ends with ERR_CANCELLED, or had just ended */
+
+/* Is this file, a copy or a journal that nobody holds, whole: each entry hashes to its leaf, the tree to its checkpoints, which the log
+ * key of its first entry signed? Any thread. */
+struct store_copy {
+	char origin[256];
+	uint64_t entries, checkpoint, open_runs;
+	struct digest root; /* of the checkpoint */
+	bool is_marked; /* as a copy */
+};
+int store_check_copy(const char *path, struct store_copy *copy, struct error *error);
+
+/* Make a journal of a copy in a data folder that no daemon holds. Nothing there is changed before all was found good. */
+struct store_restore {
+	const char *source, *data_dir;
+	const struct bytes *checkpoints; /* known ones: the copy must not be behind any of them */
+	size_t checkpoint_count;
+	bool replace; /* a journal that is there is kept aside; else ERR_EXISTS */
+	bool original_is_gone; /* go on although no checkpoint says how far the log had come */
+	bool new_log; /* the copy is kept to be read, and the next start begins another log that names where this one ended */
+	/* Result. */
+	struct store_copy copy;
+	size_t known; /* checkpoints that it was held against */
+	char aside[512]; /* where the journal that was there is now; "": none */
+	char kept[512]; /* new_log: where the copy can be read */
+};
+/* ERR_CORRUPT: not whole, or behind a known checkpoint; ERR_EXISTS; ERR_BUSY: a daemon holds the folder; ERR_INVALID: nothing is known and
+ * original_is_gone is not set. Blocks. */
+int store_restore(struct store_restore *restore, struct error *error);
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 

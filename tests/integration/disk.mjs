@@ -1,12 +1,12 @@
 // The data folder's disk: how it becomes low and full, step by step, on a real small file system; that what is under way goes on with the
 // reserve, that reading always does, and that everything continues by itself when there is room again. Also a limit on file sizes, and a
 // write-ahead log that somebody else keeps from starting over.
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { smallDisk } from '../support/disk.mjs';
-import { Daemon, check, definition, documentOf, equal, exitOf, extractionOf, finish, firstLine, launch, match, pause, problem, startSimulator, test, until } from '../support/harness.mjs';
+import { Daemon, atEnd, check, definition, documentOf, equal, extractionOf, finish, match, pause, problem, startSimulator, test, until } from '../support/harness.mjs';
 
 const sim = await startSimulator();
 const runtimes = { extractor: { kind: 'simulator', url: sim.url, model: 'reprise-sim', concurrency: 2, retry: { attempts: 3, floor: '10ms', cap: '50ms' } } };
@@ -168,8 +168,10 @@ await test('a reader that never ends cannot make the write-ahead log grow withou
 	// What is under way writes twice the limit by itself: each run waits, and then makes values of 1 MB that nobody had before.
 	const tasks = [{ rest: { wait: { seconds: 3 } } }, ...Array.from({ length: 6 }, (_, i) => ({ [`t${i}`]: { set: { i, text: '${ .text }' }, then: 'continue' } }))];
 	const acknowledged = [];
-	const reader = launch('sh', ['-c', '(echo "BEGIN; SELECT count(*) FROM journal;"; sleep 600; echo "ROLLBACK;") | exec sqlite3 "$1"', 'sh', join(daemon.data, 'journal.db')]);
-	await firstLine(reader, 'sqlite3');
+	const reader = spawn('sqlite3', [join(daemon.data, 'journal.db')], { stdio: ['pipe', 'pipe', 'inherit'] });
+	atEnd(() => reader.kill('SIGKILL'));
+	reader.stdin.write('BEGIN; SELECT count(*) FROM journal;\n');
+	await new Promise(done => reader.stdout.once('data', done));
 	let refused = null;
 	for (let i = 0; i < 400 && refused === null; i++) {
 		const request = { id: `wal-${i}`, definition: definition('wal', tasks), input: { text: randomBytes(900_000).toString('base64') } };
@@ -190,9 +192,7 @@ await test('a reader that never ends cannot make the write-ahead log grow withou
 	equal(walBytes(), stopped, 'the log grows no more');
 	check(stopped < 2 * limit + (24 << 20), `the log has ${stopped} bytes: twice the limit and one batch`);
 	equal((await daemon.run(acknowledged[0])).id, acknowledged[0], 'reading');
-	reader.kill();
-	spawnSync('pkill', ['-P', String(reader.pid)]);
-	await exitOf(reader);
+	reader.stdin.end();
 	await until('all is well again', async () => await state(daemon) === OK, 30_000, 50);
 	for (const id of acknowledged)
 		equal((await daemon.ended(id, 120_000)).status, 'completed', id);
