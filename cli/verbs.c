@@ -111,7 +111,6 @@ static const struct option_rule fact_export_options[] = {
 };
 static const struct option_rule journal_backup_options[] = {{"cancel", 0, NULL, "end the one that is under way", false}, END};
 static const struct option_rule journal_restore_options[] = {
-	{"data", 0, "DIR", "the data folder (default $REPRISE_DATA)", false},
 	{"checkpoint", 0, "FILE", "a known checkpoint: the copy must reach it", true},
 	{"original-is-gone", 0, NULL, "no checkpoint is known, and nobody else continues this log", false},
 	{"new-log", 0, NULL, "keep the copy to be read; the next start begins another log that names where it ended", false},

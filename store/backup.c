@@ -169,13 +169,12 @@ static int copy_pages(struct store *store, struct store_backup *request, struct 
 static int copy_journal(struct store *store, struct store_backup *request, const char *path, int file, struct error *error)
 {
 	struct connection from, to;
-	int64_t ignored;
 
 	if (connection_open(&from, store->database_path, SQLITE_OPEN_READONLY, error) != 0)
 		return error->code;
 	if (connection_open(&to, path, SQLITE_OPEN_READWRITE, error) != 0)
 		goto out;
-	if (connection_exec(&from, "BEGIN", error) == 0 && connection_number(&from, "SELECT count(*) FROM sqlite_schema", &ignored, error) == 0 &&
+	if (connection_exec(&from, "BEGIN; SELECT count(*) FROM sqlite_schema", error) == 0 &&
 	    connection_exec(&to, "PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF", error) == 0)
 		copy_pages(store, request, &from, &to, file, error);
 	connection_close(&to);
