@@ -315,7 +315,7 @@ enum verdict decide_catches(struct deciding *d, const struct instance *try, cons
 	return matches_filter(catch->with, caught) ? check_conditions(d, &s, catch->when, catch->except_when, error) : VERDICT_NO;
 }
 
-/* This branch of a fork has faulted: are there others that may still win? D7: without `compete` one fault ends them all. */
+/* This branch of a fork has faulted: has another one won, or may it still? D7: without `compete` one fault ends them all. */
 static bool others_compete(struct deciding *d, const struct task *branch, const uint64_t *path)
 {
 	const struct task *task = branch->parent;
@@ -325,7 +325,7 @@ static bool others_compete(struct deciding *d, const struct task *branch, const 
 
 	if (!task->compete)
 		return false;
-	return fork->live_count > (live ? 1 : 0) || (fork->next_iteration < task->body.count && branch->index + 1 < task->body.count);
+	return fork->winner != 0 || fork->live_count > (live ? 1 : 0) || (fork->next_iteration < task->body.count && branch->index + 1 < task->body.count);
 }
 
 void decide_fault_task(struct deciding *d, const struct task *task, const uint64_t *task_path, size_t path_count, const struct json *error)

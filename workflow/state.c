@@ -590,17 +590,30 @@ int64_t instance_next_timer(const struct instance *instance, enum instance_timer
 	return earliest;
 }
 
+static void take_earlier(int64_t *earliest_ms, const struct instance *instance)
+{
+	enum instance_timer timer;
+	int64_t due_ms = instance_next_timer(instance, &timer);
+
+	if (due_ms != 0 && (*earliest_ms == 0 || due_ms < *earliest_ms))
+		*earliest_ms = due_ms;
+}
+
 int64_t state_next_deadline_ms(const struct state *state)
 {
-	int64_t earliest = run_status_ended(state->status) ? 0 : state->timeout_ms;
-	enum instance_timer timer;
+	int64_t earliest_ms = run_status_ended(state->status) ? 0 : state->timeout_ms;
 
-	LIST_EACH(link, &state->live) {
-		int64_t due = instance_next_timer(CONTAINER_OF(link, struct instance, live), &timer);
-		if (due != 0 && (earliest == 0 || due < earliest))
-			earliest = due;
+	LIST_EACH(link, &state->live)
+		take_earlier(&earliest_ms, CONTAINER_OF(link, struct instance, live));
+	if (!state->base)
+		return earliest_ms;
+	LIST_EACH(link, &state->base->live) { /* where a draft has a copy, that counts */
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		const struct instance *copy = find_own(state, instance->task, instance->is_body, instance->path, instance->path_count);
+		if (!copy || copy->base_live)
+			take_earlier(&earliest_ms, copy ? copy : instance);
 	}
-	return earliest;
+	return earliest_ms;
 }
 
 bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms)

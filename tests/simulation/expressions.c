@@ -79,9 +79,17 @@ static struct json *copy_items(struct arena *arena, const struct json *from, siz
 	return list;
 }
 
+/* A member that is null is for jq as one that is not there. */
+static const struct json *list_in(const struct json *input, const char *name)
+{
+	const struct json *list = json_get(input, name);
+
+	return json_is(list, JSON_NULL) ? NULL : list;
+}
+
 const struct json *shape_compute(struct arena *arena, const char *text, const struct scope *scope)
 {
-	const struct json *input = scope->get(scope->context, "."), *list = json_get(input, "list"), *few = json_get(input, "short");
+	const struct json *input = scope->get(scope->context, "."), *list = list_in(input, "list"), *few = list_in(input, "short");
 	double n = json_get_number(input, "n", 0), sum = 0;
 	unsigned loop = 0;
 	struct json *made, *or_null = json_get(input, "n") ? json_get(input, "n") : json_null(arena);

@@ -163,7 +163,9 @@ static void read_time(struct world *world, const struct run_model *run, const st
 	int64_t left_ms = timer->due_ms - entry->time_ms;
 	timer->at_us = world->now_us + (left_ms > 0 ? (uint64_t)left_ms * 1000 : 0);
 	timer->boot = world->boot;
-	timer->steps = world->steps_forward;
+	/* Set forward between the decision, whose time the entry has, and its commit: then it is due as much earlier. */
+	bool stepped = world->steps_forward > 0 && world_wall_ms(world) - entry->time_ms > LATE_US / 1000;
+	timer->steps = stepped ? world->steps_forward - 1 : world->steps_forward;
 }
 
 /* Never early; and as soon as somebody is there to see it. */

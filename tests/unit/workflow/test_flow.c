@@ -364,6 +364,10 @@ START_TEST(fork_competes)
 
 	/* One that completes at once leaves those behind it unstarted. */
 	expect_run("[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[" SET("a", "1", "") "," SET("b", "2", "") "]}}}]", "{}", "{\"n\":1}", "a@1 f@1");
+	/* One that has won is not lost by what another does in the same decision. */
+	expect_run("[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[{\"d\":{\"do\":[{\"l\":{\"for\":{\"in\":\".list\"},\"do\":[{\"e\":{\"do\":[" SET("a", "1", "") "]}},"
+		   "{\"r\":{\"raise\":{\"error\":{\"type\":\"https://x.example/e\",\"status\":500,\"title\":\"t\"}}}}]}}]}},{\"w\":{\"do\":[" SET("b", "2", "") "]}}]}}}]",
+		   "{\"list\":[1]}", "{\"n\":2}", "b@1 w@1 a#0@1 e#0@1 r#0@1 l@1 d@1 f@1");
 	/* exit ends its branch alone, end all of them */
 	expect_run("[{\"f\":{\"fork\":{\"branches\":[{\"d\":{\"do\":[" SET("a", "1", ",\"then\":\"exit\"") "," SET("b", "2", "") "]}}," SET("c", "3", ",\"then\":\"exit\"") "]}}}]", "{}",
 		   "[{\"n\":1},{\"n\":3}]", "c@1 a@1 d@1 f@1");
