@@ -6,6 +6,7 @@
 #include "daemon/expressions.h"
 #include "daemon/resources.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/id.h"
 #include "workflow/language/schedule.h"
 
@@ -85,6 +86,7 @@ static void on_added(struct store_append *append)
 	struct addition *a = append->owner;
 
 	if (append->error.code == ERR_NONE) {
+		FAIL_POINT(DEFINITION_RECORDED);
 		a->reload = (struct schedule_reload){.on_done = on_schedule_reloaded, .owner = a};
 		schedules_reload(&a->daemon->schedules, a->definition->namespace, a->definition->name, &a->reload);
 	} else if (append->error.code == ERR_EXISTS) { /* somebody was faster: the look shows with what */
@@ -146,6 +148,7 @@ static void on_looked_up(struct api_read *own)
 		entry_add_value(arena, &a->entry, "source", d->source);
 		entry_add_value(arena, &a->entry, "definition", json_print_arena(d->document, arena));
 		a->append = (struct store_append){.entries = &a->entry, .entry_count = 1, .on_done = on_added, .owner = a};
+		FAIL_POINT(DEFINITION_RECEIVED);
 		if (store_append(a->daemon->store, &a->append) == 0)
 			return;
 		error_set(&error, ERR_BUSY, "%d appends wait for the journal, the limit (STORE_QUEUE_MAX); retry", STORE_QUEUE_MAX);

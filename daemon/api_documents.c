@@ -5,6 +5,7 @@
 
 #include "daemon/api.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 
 struct upload {
 	struct daemon *daemon;
@@ -36,6 +37,7 @@ static void on_added(struct store_append *append)
 {
 	struct upload *u = append->owner;
 
+	FAIL_POINT(DOCUMENT_RECORDED);
 	if (append->error.code == ERR_NONE)
 		finish(u, 201);
 	else

@@ -3,6 +3,7 @@
 
 #include "daemon/api.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/language/cloud_event.h"
 
 static const char structured_type[] = "application/cloudevents";
@@ -63,6 +64,7 @@ static void on_added(struct store_append *append)
 	struct incoming *incoming = append->owner;
 	struct error error = append->error;
 
+	FAIL_POINT(EVENT_RECORDED);
 	if (error.code == ERR_EXISTS) {
 		api_read(incoming->daemon, incoming->request, find_work, incoming, on_found);
 		return;
@@ -104,6 +106,7 @@ static void on_examined(struct incoming *incoming)
 	if (incoming->error.code == ERR_NONE) {
 		incoming->entry.time_ms = clock_wall_ms();
 		incoming->append = (struct store_append){.entries = &incoming->entry, .entry_count = 1, .on_done = on_added, .owner = incoming};
+		FAIL_POINT(EVENT_RECEIVED);
 		if (store_append(incoming->daemon->store, &incoming->append) == 0)
 			return;
 		error_set(&incoming->error, ERR_BUSY, "%d appends wait for the journal, the limit (STORE_QUEUE_MAX); send the event again", STORE_QUEUE_MAX);

@@ -11,6 +11,7 @@
 #include "daemon/resources.h"
 #include "daemon/expressions.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/id.h"
 #include "workflow/base/time.h"
 #include "workflow/replay.h"
@@ -525,6 +526,7 @@ static void on_submitted(struct engine_submit *submit)
 		submission_fail(s, &error);
 		return;
 	}
+	FAIL_POINT(SUBMIT_ANSWERED);
 	if (submit->extra_count > 0)
 		definitions_put(&s->daemon->definitions, s->definition, false); /* takes over this use */
 	else

@@ -8,6 +8,7 @@
 
 #include "daemon/definitions.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/id.h"
 #include "workflow/base/log.h"
 
@@ -156,6 +157,7 @@ static void take_cancellation(struct child *child)
 
 static void take_end(struct child *child)
 {
+	FAIL_POINT(CHILD_ENDED);
 	switch (child->look.status) {
 	case RUN_COMPLETED:
 		take_output(child);
@@ -191,6 +193,7 @@ static void cancel_run(struct child *child)
 	struct error error = {0};
 
 	snprintf(child->reason, sizeof child->reason, "run %s does not wait for it any more", child->activity->run_id);
+	FAIL_POINT(CHILD_CANCEL);
 	child->stage = CHILD_CANCELLING;
 	child->cancel = (struct engine_cancel){.id = child->id, .reason = child->reason, .kill = child->activity->is_kill, .on_done = on_cancelled, .owner = child};
 	if (engine_cancel(child->children->engine, &child->cancel, &error) != 0) {
@@ -229,6 +232,7 @@ static void wait_for_end(struct child *child)
 {
 	struct children *children = child->children;
 
+	FAIL_POINT(CHILD_STARTED);
 	child->is_there = true;
 	if (!child->is_awaited) {
 		child->activity->result.ok = true;
@@ -279,6 +283,7 @@ static void submit(struct child *child)
 	struct error error = {0};
 	const struct json *input = json_get(activity->with, "input");
 
+	FAIL_POINT(CHILD_START);
 	child->stage = CHILD_SUBMITTING;
 	json_set_text(&child->arena, parent, "run", activity->run_id);
 	json_set_text(&child->arena, parent, "step", activity->step_id);

@@ -14,6 +14,7 @@
 
 #include "daemon/value_cache.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/log.h"
 #include "workflow/base/packed.h"
 #include "workflow/base/time.h"
@@ -681,8 +682,11 @@ static void start_activity(struct run *run, const struct effect *effect)
 	list_init(&activity->of_engine);
 	list_add_last(&engine->activities, &activity->of_engine);
 	engine->counts.in_flight++;
-	if (engine->ports.start_activity(engine->ports.arg, &activity->activity, &activity->refused) == 0)
+	FAIL_POINT(ACTIVITY_START);
+	if (engine->ports.start_activity(engine->ports.arg, &activity->activity, &activity->refused) == 0) {
+		FAIL_POINT(ACTIVITY_STARTED);
 		return;
+	}
 	struct message *message = new_message(TRIGGER_ACTIVITY_DONE);
 	message->activity = activity;
 	list_remove(&activity->of_run);
@@ -699,6 +703,7 @@ static void cancel_activity(struct run *run, const struct effect *effect)
 		activity->run = NULL;
 		activity->activity.is_kill = run->live->state.killed;
 		run->engine->ports.cancel_activity(run->engine->ports.arg, &activity->activity);
+		FAIL_POINT(ACTIVITY_CANCELLED);
 	}
 }
 
@@ -726,6 +731,7 @@ static bool release_effects(struct run *run)
 			ended = true;
 			break;
 		}
+		FAIL_POINT(EFFECT_RELEASED);
 	}
 	return ended;
 }
@@ -742,6 +748,7 @@ static void on_activity_done(struct activity *done)
 		free_activity(activity);
 		return;
 	}
+	FAIL_POINT(ACTIVITY_DONE);
 	activity->done_us = now_us(run->engine);
 	list_remove(&activity->of_run);
 	struct message *message = new_message(TRIGGER_ACTIVITY_DONE);
@@ -1115,7 +1122,9 @@ static void decide(struct run *run)
 		live->decided_ms = run_time_ms(run);
 	LIST_EACH(link, &live->deciding)
 		make_trigger(run, message_at(link), &triggers[count++]);
+	FAIL_POINT(DECIDE_BEGUN);
 	workflow_decide(&live->state, triggers, count, &context, &live->decision);
+	FAIL_POINT(DECIDE_DONE);
 	if (live->decision.need_count > 0) {
 		get_needs(run);
 		return;
@@ -1334,6 +1343,7 @@ static void end_run(struct run *run)
 		engine->counts.cancelled++;
 		break;
 	}
+	FAIL_POINT(RUN_ENDED);
 	keep_ended(run);
 	log_info(LOG_ENGINE, "run=%s %s", run->id, run_status_name(run->live->state.status)); /* a write(): after what counts time */
 	run->stage = STAGE_IDLE;
@@ -1372,16 +1382,23 @@ static void on_entries_committed(struct store_append *append)
 		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
 		return;
 	}
+	FAIL_POINT(APPLY_BEGUN);
 	on_snapshot_committed(live);
 	bool emitted = false;
 	for (size_t i = 0; i < append->entry_count; i++)
 		emitted |= append->entries[i].kind == ENTRY_EVENT_EMITTED;
 	apply_entries(run);
+	FAIL_POINT(APPLY_DONE);
 	check_listeners(run, append->entries, append->entry_count);
-	if (first_message(live)->offer)
+	if (first_message(live)->offer) {
 		first_message(live)->offer->consumed = true;
+		FAIL_POINT(EVENT_CONSUMED);
+	}
+	if (first_message(live)->kind == TRIGGER_CANCEL)
+		FAIL_POINT(CANCEL_COMMITTED);
 	count_time(run);
 	bool ended = release_effects(run);
+	FAIL_POINT(EFFECTS_DONE);
 	if (first_message(live)->kind == TRIGGER_SUBMITTED) {
 		engine->counts.created++;
 		log_info(LOG_ENGINE, "run=%s created workflow=%s/%s:%s", run->id, live->definition->namespace, live->definition->name, live->definition->version);
@@ -1440,6 +1457,7 @@ static void run_advance(struct run *run)
 	if (run->deadline_ms == 0)
 		run->ahead_ms = 0;
 	if (may_park(run)) {
+		FAIL_POINT(RUN_PARKED);
 		live_free(run);
 		run->stage = STAGE_PARKED;
 	}
@@ -1461,6 +1479,7 @@ void engine_on_time(struct engine *engine)
 			run_advance(run);
 			break;
 		case STAGE_IDLE:
+			FAIL_POINT(TIMER_DUE);
 			if (list_empty(&run->live->inbox) && !engine->stopping)
 				post(run, new_message(TRIGGER_DEADLINE), false);
 			if (!list_empty(&run->live->inbox))
@@ -1588,6 +1607,7 @@ static void on_whole_run(struct run *run)
 		find_listeners(run);
 	run->stage = STAGE_IDLE;
 	if (run->restarted) {
+		FAIL_POINT(RECOVER_LOADED);
 		run->engine->counts.recovered++;
 		post(run, new_message(TRIGGER_RESTARTED), true);
 	}
@@ -1618,6 +1638,7 @@ static void on_run_loaded(struct engine_load_run *load)
 
 	notice_clock(engine);
 	engine->loading--;
+	FAIL_POINT(RECOVER_PAGE);
 	run->load = NULL;
 	if (error.code == ERR_BUSY || engine->stopping) {
 		park_half_loaded(run);
@@ -1656,6 +1677,7 @@ void engine_recover(struct engine *engine, const char *id, int64_t wake_ms, int6
 {
 	if (find_run(engine, id))
 		return;
+	FAIL_POINT(RECOVER_RUN);
 	struct run *run = add_run(engine, id);
 	if (wake_ms != 0) {
 		resume_times(run, rested_ms);
@@ -1685,6 +1707,8 @@ int engine_submit(struct engine *engine, struct engine_submit *submit, struct er
 		return error_set(error, ERR_BUSY, "%d runs are under way, the most allowed (ENGINE_RUNS_MAX)", ENGINE_RUNS_MAX);
 	if (find_run(engine, submit->id))
 		return error_set(error, ERR_EXISTS, "run %s is under way", submit->id);
+	if (FAIL_POINT_FAILS(SUBMIT_RECEIVED, error))
+		return error->code;
 	struct run *run = add_run(engine, submit->id);
 	struct run_live *live = live_new(run, submit->definition);
 	struct message *message = new_message(TRIGGER_SUBMITTED);
@@ -1694,6 +1718,7 @@ int engine_submit(struct engine *engine, struct engine_submit *submit, struct er
 	list_add_last(&live->deciding, &message->link);
 	run->stage = STAGE_IDLE;
 	decide(run);
+	FAIL_POINT(SUBMIT_DECIDED);
 	if (run->stage != STAGE_POSTPONED)
 		return 0;
 	/* The journal's queue is full: the client is told, nothing of the run exists. */
@@ -1711,6 +1736,7 @@ int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct er
 		return error_set(error, ERR_NOT_FOUND, "run %s is not under way", cancel->id);
 	if (run->stage == STAGE_BROKEN)
 		return error_set(error, ERR_CORRUPT, "run %s cannot be loaded; see the daemon's log", cancel->id);
+	FAIL_POINT(CANCEL_RECEIVED);
 	list_init(&cancel->link);
 	struct list *inbox = run->live ? &run->live->inbox : &run->early;
 	LIST_EACH(link, inbox) { /* one cancel is enough for all who ask */
@@ -1737,6 +1763,7 @@ int engine_offer_event(struct engine *engine, struct engine_offer *offer, struct
 		return error_set(error, ERR_NOT_FOUND, "run %s cannot be loaded; see the daemon's log", offer->run_id);
 	if (engine->stopping)
 		return error_set(error, ERR_BUSY, "the daemon is stopping");
+	FAIL_POINT(EVENT_OFFERED);
 	struct message *message = new_message(TRIGGER_EVENT);
 	message->offer = offer;
 	offer->consumed = false;

@@ -15,6 +15,7 @@
 #include "daemon/daemon.h"
 #include "daemon/start.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/log.h"
 #include "workflow/base/time.h"
 
@@ -61,6 +62,12 @@ static int read_options(int count, char **arguments, struct options *options)
 			fputs(strcmp(name, "--help") == 0 ? usage : "reprised " REPRISE_VERSION "\n", stdout);
 			return 1;
 		}
+#ifdef REPRISE_FAIL_POINTS
+		if (strcmp(name, "--fail-points") == 0) {
+			fail_points_print(stdout);
+			return 1;
+		}
+#endif
 		if (strcmp(name, "--check") == 0) {
 			options->check = true;
 			continue;
@@ -187,6 +194,12 @@ int main(int count, char **arguments)
 		return simulator_become(arguments + 2);
 	if ((said = read_options(count, arguments, &options)) != 0)
 		return said - 1;
+#ifdef REPRISE_FAIL_POINTS
+	if (fail_points_arm(getenv("REPRISE_FAIL_POINT"), &error) != 0) {
+		fprintf(stderr, "reprised: %s\n", error.message);
+		return 3;
+	}
+#endif
 	prepare_process();
 	log_init(options.log_level, options.log_json);
 	if (!load_config(daemon, &options.config)) {

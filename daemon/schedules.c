@@ -12,6 +12,7 @@
 #include "daemon/api.h"
 #include "daemon/event_trigger.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/id.h"
 #include "workflow/base/log.h"
 #include "workflow/language/schedule.h"
@@ -236,6 +237,7 @@ static void end_writing(struct writing *w, const struct error *error)
 
 static void on_submitted(struct engine_submit *submit)
 {
+	FAIL_POINT(SCHEDULE_RECORDED);
 	end_writing(submit->owner, &submit->error);
 }
 
@@ -249,6 +251,7 @@ static void append_entries(struct writing *w)
 	struct error error = {0};
 
 	w->append = (struct store_append){.entries = w->entries, .entry_count = w->entry_count, .on_done = on_appended, .owner = w};
+	FAIL_POINT(SCHEDULE_TICK);
 	if (store_append(w->item->owner->daemon->store, &w->append) == 0)
 		return;
 	error_set(&error, ERR_BUSY, "the journal takes no entries now");
@@ -280,6 +283,7 @@ static void submit_tick(struct writing *w, int64_t due_ms)
 		.definition = item->definition, .id = w->run_id, .input = w->event_seq != 0 ? item->fired_input : bytes_text("null"), .labels = labels, .received_us = clock_now_us(), .extra = w->entries,
 		.extra_count = w->entry_count, .on_done = on_submitted, .owner = w,
 	};
+	FAIL_POINT(SCHEDULE_TICK);
 	if (engine_submit(item->owner->daemon->engine, &w->submit, &error) != 0)
 		end_writing(w, &error);
 }
@@ -622,12 +626,13 @@ void schedules_init(struct schedules *schedules, struct daemon *daemon)
 	schedules->timer.data = schedules;
 }
 
-void schedules_start(struct schedules *schedules)
+void schedules_start(struct schedules *schedules, struct schedule_reload *wanted)
 {
-	struct list nobody;
+	struct list wanting;
 
-	list_init(&nobody);
-	reload(schedules, "", &nobody);
+	list_init(&wanting);
+	list_add_last(&wanting, &wanted->link);
+	reload(schedules, "", &wanting);
 }
 
 void schedules_stop(struct schedules *schedules)

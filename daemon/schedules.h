@@ -31,17 +31,17 @@ struct schedules {
 };
 
 void schedules_init(struct schedules *schedules, struct daemon *daemon);
-/* Read them all; afterwards what was missed is caught up as each schedule says. */
-void schedules_start(struct schedules *schedules);
-/* No more ticks. */
-void schedules_stop(struct schedules *schedules);
-void schedules_close(struct schedules *schedules); /* nothing may be under way */
-
 struct schedule_reload {
 	void (*on_done)(struct schedule_reload *reload);
 	void *owner;
 	struct list link; /* its own */
 };
+/* Read them all; afterwards what was missed is caught up as each schedule says. on_done fires when all are known, or cannot be read. */
+void schedules_start(struct schedules *schedules, struct schedule_reload *reload);
+/* No more ticks. */
+void schedules_stop(struct schedules *schedules);
+void schedules_close(struct schedules *schedules); /* nothing may be under way */
+
 /* The row of a schedule may have changed: a definition of this name was added. on_done fires, perhaps at once, when the schedule follows the row
  * or cannot be read. */
 void schedules_reload(struct schedules *schedules, const char *namespace, const char *name, struct schedule_reload *reload);

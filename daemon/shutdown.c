@@ -10,6 +10,7 @@
 
 #include "daemon/daemon.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/log.h"
 
 static void on_stop_timer(uv_timer_t *timer)
@@ -37,6 +38,7 @@ static void on_farewell(struct store_append *append)
 
 	if (append->error.code != ERR_NONE)
 		log_warn(LOG_DAEMON, "daemon.stopping was not recorded: %s", append->error.message);
+	FAIL_POINT(STOP_FAREWELL);
 	daemon->farewell_done = true;
 }
 
@@ -112,6 +114,7 @@ void shutdown_begin(struct daemon *daemon, const char *why)
 	log_info(LOG_DAEMON, "stopping: %s", why);
 	notify_supervisor("STOPPING=1");
 	daemon->stage = DAEMON_DRAINING;
+	FAIL_POINT(STOP_BEGUN);
 	http_server_stop_accepting(daemon->http);
 	schedules_stop(&daemon->schedules);
 	sinks_stop(daemon->sinks);

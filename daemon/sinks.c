@@ -7,6 +7,7 @@
 #include "daemon/api.h"
 #include "daemon/daemon.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/log.h"
 #include "workflow/base/time.h"
 #include "workflow/language/cloud_event.h"
@@ -171,6 +172,7 @@ static void on_written(struct store_append *append)
 {
 	struct sink *sink = append->owner;
 
+	FAIL_POINT(SINK_RECORDED);
 	sink->appending = false;
 	arena_close(&sink->append_arena);
 	sink->written_us = clock_now_us();
@@ -262,6 +264,7 @@ static void on_sent(struct activity *activity)
 	}
 	if (sink->failures > 0)
 		log_info(LOG_DAEMON, "sink=%s is delivered to again after %u failures", sink->config->name, sink->failures);
+	FAIL_POINT(SINK_DELIVERED);
 	sink->failures = 0;
 	sink->delivered++;
 	sink->moved = true;

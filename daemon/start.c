@@ -8,6 +8,7 @@
 
 #include "daemon/program.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/log.h"
 
 /* An I/O error at COMMIT leaves the truth unknown. Nothing more may be promised: the next start reads what is there. */
@@ -200,6 +201,22 @@ static int offer_event(void *arg, struct engine_offer *offer, struct error *erro
 	return engine_offer_event(((struct daemon *)arg)->engine, offer, error);
 }
 
+static void on_schedules_known(struct schedule_reload *reload)
+{
+	*(bool *)reload->owner = true;
+}
+
+/* Who connects right after the start would else be told that there is no such schedule. */
+static void start_schedules(struct daemon *daemon)
+{
+	bool done = false;
+	struct schedule_reload reload = {.on_done = on_schedules_known, .owner = &done};
+
+	schedules_start(&daemon->schedules, &reload);
+	while (!done)
+		uv_run(&daemon->loop, UV_RUN_ONCE);
+}
+
 int start_engine(struct daemon *daemon, struct error *error)
 {
 	struct activities_config activities = {
@@ -215,6 +232,7 @@ int start_engine(struct daemon *daemon, struct error *error)
 	    activities_open(&daemon->activities, &daemon->loop, &activities, &activity_ports, error) != 0)
 		goto end;
 	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000, .event_window_ms = daemon->config.events_window_ms};
+	FAIL_POINT(START_RECORDED);
 	daemon->jq = open_jq_pool(&daemon->loop);
 	struct listeners_ports listeners_ports = {.arg = daemon, .offer = offer_event};
 	daemon->hub = event_hub_new(&daemon->loop, daemon->store);
@@ -225,8 +243,9 @@ int start_engine(struct daemon *daemon, struct error *error)
 	daemon->children.engine = daemon->engine;
 	if (recover_runs(daemon, first, error) == 0)
 		uv_timer_start(&daemon->sweep_timer, on_sweep, 0, CHILDREN_SWEEP_MS);
+	FAIL_POINT(START_RECOVERED);
 	if (error->code == ERR_NONE)
-		schedules_start(&daemon->schedules);
+		start_schedules(daemon);
 end:
 	for (size_t i = 0; i < COUNT_OF(first->built_in); i++)
 		definition_release(first->built_in[i]);
@@ -275,7 +294,9 @@ int start_server(struct daemon *daemon, struct error *error)
 	struct http_handler handler = api_handler;
 
 	handler.arg = daemon;
-	return http_server_open(&daemon->http, &daemon->loop, &daemon->config, &handler, error);
+	http_server_open(&daemon->http, &daemon->loop, &daemon->config, &handler, error);
+	FAIL_POINT(START_SERVED);
+	return error->code;
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
@@ -314,6 +335,7 @@ int stop_all(struct daemon *daemon)
 		flush_answers(daemon);
 	if (daemon->store)
 		store_close(daemon->store);
+	FAIL_POINT(STOP_CLOSED);
 	if ((daemon->engine && !engine_is_quiet(daemon->engine)) || (daemon->http && http_server_is_busy(daemon->http))) {
 		log_warn(LOG_DAEMON, "something is still under way; the next start takes it up");
 		_exit(1);

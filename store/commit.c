@@ -18,6 +18,7 @@
 
 #include "store/internal.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/log.h"
 #include "workflow/base/time.h"
 
@@ -275,16 +276,19 @@ static int write_append(struct store *store, struct store_append *append, struct
 
 		start = writer->encoded_end[i];
 		entry->seq = writer->tree.size;
-		if (entry_table_put(&writer->connection, entry->seq, &leaf, bytes, error) != 0)
+		if (entry_table_put(&writer->connection, entry->seq, &leaf, bytes, error) != 0 || FAIL_POINT_FAILS(APPEND_ENTRY, error))
 			return error->code;
 		for (unsigned slot = 0; slot < entry->value_count; slot++)
 			if (content_table_put(&writer->connection, entry->seq, slot, &entry->values[slot], error) != 0)
 				return error->code;
+		if (FAIL_POINT_FAILS(APPEND_CONTENT, error))
+			return error->code;
 		log_tree_add(&writer->tree, &leaf, on_node, &nodes);
 		if (error->code != ERR_NONE)
 			return error->code;
 	}
-	if (append->snapshot.data != NULL && snapshot_table_put(&writer->connection, append->snapshot_run, append->snapshot_seq, append->snapshot, error) != 0)
+	if (append->snapshot.data != NULL && (snapshot_table_put(&writer->connection, append->snapshot_run, append->snapshot_seq, append->snapshot, error) != 0 ||
+					      FAIL_POINT_FAILS(APPEND_SNAPSHOT, error)))
 		return error->code;
 	if (append->forget_snapshot && snapshot_table_forget(&writer->connection, append->snapshot_run, error) != 0)
 		return error->code;
@@ -330,7 +334,7 @@ static bool brings_new_work(const struct store_append *append)
 /* From BEGIN to COMMIT. Appends with an error of their own are left out; the code is about all others. */
 static int write_batch(struct store *store, struct list *batch, struct error *error)
 {
-	if (begin(store, error) != 0)
+	if (FAIL_POINT_FAILS(APPEND_TAKEN, error) || begin(store, error) != 0 || FAIL_POINT_FAILS(APPEND_BEGUN, error))
 		return error->code;
 	LIST_EACH (link, batch) {
 		struct store_append *append = CONTAINER_OF(link, struct store_append, link);
@@ -350,6 +354,8 @@ static int write_batch(struct store *store, struct list *batch, struct error *er
 		if (write_append(store, append, error) != 0)
 			return error->code;
 	}
+	if (FAIL_POINT_FAILS(APPEND_BEFORE_COMMIT, error))
+		return error->code;
 	return connection_run(&store->writer.connection, commit_sql, error);
 }
 
@@ -385,6 +391,7 @@ void commit_batch(struct store *store, struct list *batch)
 		fail_batch(batch, &error);
 		return;
 	}
+	FAIL_POINT(APPEND_COMMITTED);
 	disk_written(store);
 	committed_us = store->options.now_us();
 	LIST_EACH (link, batch) {
@@ -419,8 +426,10 @@ static void write_anchor(struct store *store, bool sync)
 	       (!sync || fdatasync(descriptor) == 0);
 	if (descriptor >= 0)
 		close(descriptor);
+	FAIL_POINT(ANCHOR_WRITTEN);
 	if (!good || rename(temporary, path) != 0)
 		log_warn(LOG_STORE, "write %s: %s", path, strerror(errno));
+	FAIL_POINT(ANCHOR_RENAMED);
 }
 
 /* Only what is durable is signed: this runs between transactions, the tree is that of the last COMMIT. */
@@ -443,13 +452,14 @@ int commit_sign_checkpoint(struct store *store, bool closing, struct error *erro
 	checkpoint_sign(&checkpoint, store->signer.log, &note);
 	CHECK(!note.overflow);
 	time_text(store->options.wall_ms(), ts);
-	if (begin(store, error) != 0 ||
+	if (begin(store, error) != 0 || FAIL_POINT_FAILS(CHECKPOINT_BEGUN, error) ||
 	    checkpoint_table_put(&writer->connection, checkpoint.size, buffer_bytes(&note), ts, error) != 0 ||
 	    connection_run(&writer->connection, commit_sql, error) != 0) {
 		fail_transaction(store, error);
 		buffer_close(&note);
 		return error_wrap(error, "store checkpoint %llu", (unsigned long long)checkpoint.size);
 	}
+	FAIL_POINT(CHECKPOINT_COMMITTED);
 	buffer_close(&writer->note);
 	writer->note = note;
 	writer->signed_size = checkpoint.size;
@@ -512,9 +522,12 @@ static int on_wal(void *arg, sqlite3 *db, const char *name, int frames)
 
 static void copy_wal(struct store *store, struct connection *connection)
 {
-	int rc = sqlite3_wal_checkpoint_v2(connection->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	struct error error = {0};
+	int rc;
 
+	FAIL_POINT(WAL_COPY);
+	rc = sqlite3_wal_checkpoint_v2(connection->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	FAIL_POINT(WAL_COPIED);
 	atomic_fetch_add(&store->counters.wal_checkpoints, 1);
 	if (rc == SQLITE_OK || (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
 		return;
@@ -665,7 +678,8 @@ static void write_chunk(struct store *store, struct list *failed)
 			goto failed;
 		if (begin(store, &error) == 0 &&
 		    content_table_put_chunk(&writer->connection, &value->digest, writer->progress.chunk, part, &error) == 0 &&
-		    connection_run(&writer->connection, commit_sql, &error) == 0) {
+		    !FAIL_POINT_FAILS(CHUNK_BEFORE_COMMIT, &error) && connection_run(&writer->connection, commit_sql, &error) == 0) {
+			FAIL_POINT(CHUNK_COMMITTED);
 			writer->progress.chunk++;
 			atomic_fetch_add(&store->counters.chunks, 1);
 			return;
@@ -703,6 +717,7 @@ static void give_back(struct store *store, struct list *appends, struct list *si
 	list_move_all(&store->done_signs, signs);
 	atomic_store(&store->is_done, true);
 	uv_mutex_unlock(&store->lock);
+	FAIL_POINT(APPEND_HANDED_BACK);
 	/* Not polling any more: it looks once again after it said so, and found this or is woken. */
 	if (!atomic_load(&store->is_polling))
 		uv_async_send(&store->async);

@@ -209,6 +209,8 @@ int signer_open(struct signer *signer, const struct store_options *options, bool
 /* Read both and keep none; *log has no id when its file is missing and may be. */
 int signer_check(const struct store_options *options, bool may_be_missing, struct public_key *log, struct error *error);
 void signer_close(struct signer *signer);
+/* That a file or folder is called so becomes durable with a sync of the folder that it is in. */
+int sync_folder_of(const char *path, struct error *error);
 
 /* --- store.c, commit.c, reader.c ---------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "embedded.h"
 #include "store/internal.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 
 static const char *const migrations[] = {
 	schema_0001_journal_sql,
@@ -83,11 +84,13 @@ static int apply(struct connection *connection, int64_t version, struct error *e
 	while (version < (int64_t)COUNT_OF(migrations)) {
 		version++;
 		snprintf(pragma, sizeof(pragma), "PRAGMA application_id=%d; PRAGMA user_version=%d", STORE_APPLICATION_ID, (int)version);
-		if (connection_exec(connection, migrations[version - 1], error) != 0 || connection_exec(connection, pragma, error) != 0)
+		if (FAIL_POINT_FAILS(MIGRATE_BEGUN, error) || connection_exec(connection, migrations[version - 1], error) != 0 || connection_exec(connection, pragma, error) != 0)
 			goto fail;
 	}
-	if (connection_exec(connection, "COMMIT", error) == 0)
+	if (!FAIL_POINT_FAILS(MIGRATE_BEFORE_COMMIT, error) && connection_exec(connection, "COMMIT", error) == 0) {
+		FAIL_POINT(MIGRATE_COMMITTED);
 		return 0;
+	}
 fail:
 	if (!sqlite3_get_autocommit(connection->db))
 		connection_exec(connection, "ROLLBACK", &ignored);

@@ -11,8 +11,9 @@
 
 #include "store/internal.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 
-static int sync_folder_of(const char *path, struct error *error)
+int sync_folder_of(const char *path, struct error *error)
 {
 	char copy[STORE_PATH_MAX];
 	const char *folder;
@@ -67,9 +68,11 @@ static int create_key(const char *path, struct secret_key *key, struct error *er
 	sodium_memzero(pem.data, pem.cap);
 	buffer_close(&pem);
 	close(descriptor);
+	FAIL_POINT(KEY_WRITTEN);
 	/* link() and not rename(): a key that has come there meanwhile is never replaced. */
 	if (error->code == ERR_NONE && link(temporary, path) != 0)
 		error_set(error, ERR_IO, "create key %s: %s", path, strerror(errno));
+	FAIL_POINT(KEY_LINKED);
 	unlink(temporary);
 	return error->code == ERR_NONE ? sync_folder_of(path, error) : (int)error->code;
 }

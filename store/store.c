@@ -13,6 +13,7 @@
 
 #include "store/internal.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/log.h"
 
 enum { LOG_ID_LEN = 16 };
@@ -23,6 +24,7 @@ int folder_make(const char *path, struct error *error)
 {
 	char part[STORE_PATH_MAX];
 	struct stat status;
+	bool made;
 
 	if (strlen(path) == 0 || strlen(path) > STORE_PATH_MAX - 64)
 		return error_set(error, ERR_INVALID, "the data folder's path must have 1 to %d bytes", STORE_PATH_MAX - 64);
@@ -33,8 +35,11 @@ int folder_make(const char *path, struct error *error)
 		if (kept != '/' && kept != '\0')
 			continue;
 		*c = '\0';
-		if (mkdir(part, 0700) != 0 && errno != EEXIST && (errno != EROFS || stat(part, &status) != 0))
+		made = mkdir(part, 0700) == 0;
+		if (!made && errno != EEXIST && (errno != EROFS || stat(part, &status) != 0))
 			return error_set(error, ERR_IO, "make folder %s: %s", part, strerror(errno));
+		if (made && sync_folder_of(part, error) != 0) /* else a power cut may take it away with all that was acknowledged in it */
+			return error->code;
 		if (kept == '\0')
 			break;
 		*c = kept;
@@ -249,33 +254,36 @@ static int check_tail(struct store *store, uint64_t from, struct error *error)
 	return error->code;
 }
 
-static struct bytes read_anchor(struct store *store, uint8_t *text, size_t size)
+/* None is none; one that cannot be read is no reason to believe a journal that may be an older copy. */
+static int read_anchor(const char *path, uint8_t *text, size_t size, struct bytes *note, struct error *error)
 {
-	char path[STORE_PATH_MAX];
-	FILE *file;
-	size_t len = 0;
+	int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len = 0;
 
-	snprintf(path, sizeof(path), "%s/anchor", store->data_dir);
-	file = fopen(path, "re");
-	if (file != NULL) {
-		len = fread(text, 1, size, file);
-		fclose(file);
-	}
-	return (struct bytes){text, len};
+	*note = (struct bytes){text, 0};
+	if (descriptor < 0 && errno == ENOENT)
+		return 0;
+	if (descriptor < 0 || (len = read(descriptor, text, size)) < 0)
+		error_set(error, ERR_IO, "read %s: %s. Make it readable, then start again", path, strerror(errno));
+	else
+		note->len = (size_t)len;
+	if (descriptor >= 0)
+		close(descriptor);
+	return error->code;
 }
 
 /* The copy of the newest checkpoint outside the database: ahead of the journal when that is an older backup. */
 static int check_anchor(struct store *store, struct error *error)
 {
 	uint8_t text[4096];
-	struct bytes note = read_anchor(store, text, sizeof(text));
 	struct checkpoint checkpoint;
 	struct error why = {0};
 	char whose[STORE_PATH_MAX];
+	struct bytes note;
 
 	snprintf(whose, sizeof(whose), "%s/anchor", store->data_dir);
-	if (note.len == 0)
-		return 0;
+	if (read_anchor(whose, text, sizeof(text), &note, error) != 0 || note.len == 0)
+		return error->code;
 	if (checkpoint_parse(note, &checkpoint, &why) != 0) {
 		log_warn(LOG_STORE, "%s is no checkpoint and is not looked at: %s", whose, why.message);
 		return 0;
@@ -360,6 +368,7 @@ static int open_new_journal(struct store *store, struct error *error)
 		return error->code;
 	if (begin_journal(store, error) != 0)
 		return error->code;
+	FAIL_POINT(OPEN_BEGUN);
 	/* From its first moment on: a journal that lost its write-ahead log would look like a new one. */
 	return commit_sign_checkpoint(store, false, error);
 }
@@ -475,6 +484,7 @@ static void drain(struct store *store, uint64_t until_us)
 
 		store->depth--;
 		store->last_commit_us = append->committed_us > append->handed_us ? append->committed_us - append->handed_us : 0;
+		FAIL_POINT(APPEND_HEARD);
 		append->on_done(append);
 		in_time = store->options.now_us() < until_us;
 	}
@@ -758,7 +768,7 @@ int store_open(struct store **opened, uv_loop_t *loop, const struct store_option
 	*opened = NULL;
 	CHECK(sodium_init() >= 0);
 	connection_set_up_library();
-	if (folder_make(store->data_dir, error) != 0 || folder_lock(store->data_dir, &store->lock_file, error) != 0)
+	if (folder_make(store->data_dir, error) != 0 || folder_lock(store->data_dir, &store->lock_file, error) != 0 || FAIL_POINT_FAILS(OPEN_LOCKED, error))
 		goto fail;
 	if (check_no_restore(store, error) != 0)
 		goto fail;
@@ -771,9 +781,14 @@ int store_open(struct store **opened, uv_loop_t *loop, const struct store_option
 		error_set(error, ERR_IO, "make folder %s: %s", keys, strerror(errno));
 		goto fail_database;
 	}
+	/* Also when it was there: the start that made it may have come no further. A journal whose keys a power cut took is lost. */
+	if (is_new && sync_folder_of(keys, error) != 0)
+		goto fail_database;
 	if (signer_open(&store->signer, &store->options, is_new, error) != 0)
 		goto fail_database;
-	if ((is_new ? open_new_journal : open_old_journal)(store, error) != 0)
+	if (FAIL_POINT_FAILS(OPEN_KEYS, error))
+		goto fail_signer;
+	if ((is_new ? open_new_journal : open_old_journal)(store, error) != 0 || FAIL_POINT_FAILS(OPEN_VERIFIED, error))
 		goto fail_signer;
 	if (open_wal_connection(store, error) != 0)
 		goto fail_signer;
@@ -822,6 +837,7 @@ void store_close(struct store *store)
 
 	CHECK(!store->closing);
 	store->closing = true;
+	FAIL_POINT(CLOSE_BEGUN);
 	backup_stop(store);
 	hand_over(store);
 	uv_mutex_lock(&store->lock);
@@ -835,8 +851,10 @@ void store_close(struct store *store)
 	uv_thread_join(&store->reader_thread);
 	uv_thread_join(&store->wal_thread);
 	store->threads_running = false;
+	FAIL_POINT(CLOSE_JOINED);
 	if (!atomic_load(&store->is_broken) && commit_sign_checkpoint(store, true, &error) != 0)
 		log_error(LOG_STORE, "%s", error.message);
+	FAIL_POINT(CLOSE_SIGNED);
 	while (store->depth + store->signs + store->reads > 0 || store->backup.request != NULL)
 		drain(store, UINT64_MAX);
 	tell_broken(store);

@@ -7,6 +7,7 @@
 
 #include "store/internal.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 
 static const char *run_of(const struct entry *entry)
 {
@@ -73,19 +74,22 @@ static int apply_stretch(struct connection *connection, const struct entry *entr
 	enum run_status status = known;
 	for (size_t i = 0; i < count; i++) {
 		status = run_status_after(status, &entries[i]);
-		if (entries[i].kind == ENTRY_FACT_RECORDED)
-			fact_table_apply(connection, run, &entries[i], error);
-		else if (entries[i].kind == ENTRY_EVENT_EMITTED)
-			event_table_apply(connection, &entries[i], error);
-		else
-			run_table_apply(connection, run, &entries[i], error);
-		if (error->code != ERR_NONE)
+		if (entries[i].kind == ENTRY_FACT_RECORDED) {
+			if (fact_table_apply(connection, run, &entries[i], error) != 0 || FAIL_POINT_FAILS(TABLE_FACT, error))
+				return error->code;
+		} else if (entries[i].kind == ENTRY_EVENT_EMITTED) {
+			if (event_table_apply(connection, &entries[i], error) != 0)
+				return error->code;
+		} else if (run_table_apply(connection, run, &entries[i], error) != 0 || FAIL_POINT_FAILS(TABLE_RUN, error)) {
 			return error->code;
+		}
 	}
 	/* One that waits again may wait for another time. */
 	if ((status != known || status == RUN_WAITING) && !run_status_ended(status) && run_table_set_status(connection, run, status, &entries[count - 1], error) != 0)
 		return error->code;
-	return run_table_add_entries(connection, run, entries[0].seq, count, error);
+	if (run_table_add_entries(connection, run, entries[0].seq, count, error) != 0 || FAIL_POINT_FAILS(TABLE_RUN_ENTRIES, error))
+		return error->code;
+	return 0;
 }
 
 int tables_apply(struct connection *connection, const struct entry *entries, size_t count, struct error *error)
@@ -95,8 +99,9 @@ int tables_apply(struct connection *connection, const struct entry *entries, siz
 		size_t end = i + 1;
 
 		if (run_id == NULL) {
-			if (definition_table_apply(connection, &entries[i], error) != 0 || schedule_table_apply(connection, &entries[i], error) != 0 ||
-			    event_table_apply(connection, &entries[i], error) != 0)
+			if (definition_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_DEFINITION_ADDED && FAIL_POINT_FAILS(TABLE_DEFINITION, error)) ||
+			    schedule_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_SCHEDULE_TICKED && FAIL_POINT_FAILS(TABLE_SCHEDULE, error)) ||
+			    event_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_EVENT_RECEIVED && FAIL_POINT_FAILS(TABLE_EVENT, error)))
 				return error->code;
 			i = end;
 			continue;

@@ -313,6 +313,24 @@ START_TEST(deleted_journal)
 }
 END_TEST
 
+/* An anchor that cannot be read says nothing of whether the journal is an older copy. */
+START_TEST(unreadable_anchor)
+{
+	struct fixture f;
+	char path[512];
+
+	start_with_runs(&f, 5);
+	fixture_close(&f);
+	snprintf(path, sizeof(path), "%s/anchor", f.folder);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(mkdir(path, 0700), 0); /* opens, and gives no byte */
+	OPEN_FAILS(&f, ERR_IO, "read", "anchor", "Make it readable");
+	ck_assert_int_eq(rmdir(path), 0);
+	fixture_open(&f);
+	fixture_end(&f);
+}
+END_TEST
+
 /* A changed leaf under the checkpoint, a changed entry behind it, a hole. */
 START_TEST(changed_entries)
 {
@@ -609,6 +627,6 @@ START_TEST(moved_file_takes_nothing)
 END_TEST
 
 TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases, older_schema_is_migrated,
-	  garbage_is_no_database, journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal,
+	  garbage_is_no_database, journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal, unreadable_anchor,
 	  changed_entries, tail_is_bounded, keys_are_checked, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon,
 	  lost_write_ahead_log, moved_file_takes_nothing)
