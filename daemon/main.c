@@ -13,6 +13,7 @@
 
 #include "daemon/check_journal.h"
 #include "daemon/daemon.h"
+#include "daemon/memory.h"
 #include "daemon/start.h"
 #include "workflow/base/check.h"
 #include "workflow/base/fail_point.h"
@@ -189,6 +190,7 @@ int main(int count, char **arguments)
 	int said;
 
 	hold_standard_descriptors();
+	memory_give_to_libuv();
 	daemon->started_us = clock_now_us();
 	if (count >= 3 && strcmp(arguments[1], "--run-child") == 0)
 		return simulator_become(arguments + 2);

@@ -227,8 +227,11 @@ int store_check_tables(const char *data_dir, struct error *error)
 	connection_print_uri(path, "mode=ro", &uri); /* Looking changes nothing, the WAL included. */
 	attach = sqlite3_mprintf("ATTACH %Q AS truth", buffer_text(&uri));
 	buffer_close(&uri);
-	CHECK(attach != NULL);
 	log_tree_init(&rebuild.tree);
+	if (attach == NULL) {
+		error_set(error, ERR_IO, "no memory for SQLite");
+		goto done;
+	}
 	/* A file without a name: SQLite keeps it in memory while small, else in the folder for temporary files. */
 	if (connection_open(&rebuild.connection, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI, error) != 0)
 		goto done;
