@@ -205,6 +205,8 @@ const struct verb verbs[] = {
 	{"provenance show", "DIGEST", "Show a configuration record", NULL, "reprise provenance show sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 1, 1, NULL,
 	 command_provenance_show},
 	{"config show", "", "Show the daemon's configuration", NULL, "reprise config show --effective", 0, 0, config_options, command_config_show},
+	{"doctor", "", "Check the data folder, its disk, the journal and this machine", "Each line says ok, warn or fail, and what to do. Works with the daemon down. Exit status: 1 when one says fail.",
+	 "reprise doctor --data /var/lib/reprise", 0, 0, NULL, command_doctor},
 	{"bench overhead", "", "Measure the time outside the activities on this machine", "Starts a daemon and a simulated runtime of its own in a scratch folder (--data, $TMPDIR or /tmp) and stops them.",
 	 "reprise bench overhead --runs 200 --data /var/tmp", 0, 0, bench_overhead_options, command_bench_overhead},
 	{"bench memory", "", "Measure the daemon's memory over many runs", NULL, "reprise bench memory --runs 100000", 0, 0, bench_memory_options, command_bench_memory},

@@ -298,6 +298,9 @@ static void stats_work(struct store_reader *reader, struct store_read *read)
 	struct api_read *own = read->owner;
 	struct arena *arena = &read->arena;
 	struct json *json = json_object(arena);
+	struct json *statuses = json_object(arena), *tables = json_object(arena), *disk = json_object(arena);
+	struct store_details details;
+	struct store_disk state;
 	struct store_stats stats;
 	struct bytes note;
 	struct checkpoint checkpoint;
@@ -315,6 +318,25 @@ static void stats_work(struct store_reader *reader, struct store_read *read)
 	for (size_t i = 0; i < COUNT_OF(numbers); i++)
 		json_set_number(arena, json, numbers[i].name, (double)numbers[i].number);
 	json_set_text(arena, json, "origin", store_origin(own->daemon->store));
+	if (reader_details(reader, arena, &details, &read->error) != 0)
+		return;
+	json_set_number(arena, json, "schema", details.schema);
+	for (size_t i = 0; i < details.status_count; i++)
+		json_set_number(arena, statuses, details.statuses[i].name, (double)details.statuses[i].count);
+	json_set(arena, json, "runsByStatus", statuses);
+	for (size_t i = 0; i < details.table_count; i++) {
+		struct json *table = json_object(arena);
+		json_set_number(arena, table, "rows", (double)details.tables[i].count);
+		json_set_number(arena, table, "bytes", (double)details.tables[i].bytes);
+		json_set(arena, tables, details.tables[i].name, table);
+	}
+	if (details.table_count > 0)
+		json_set(arena, json, "tables", tables);
+	store_disk(own->daemon->store, &state);
+	json_set_text(arena, disk, "state", store_disk_state_name(state.state));
+	json_set_number(arena, disk, "freeBytes", (double)state.free_bytes);
+	json_set_number(arena, disk, "reserveBytes", (double)state.reserve_bytes);
+	json_set(arena, json, "disk", disk);
 	if (reader_checkpoint(reader, arena, 0, &note, &error) == 0 && checkpoint_parse(note, &checkpoint, &error) == 0)
 		json_set_number(arena, json, "checkpointSize", (double)checkpoint.size);
 	api_print(own, json);

@@ -203,3 +203,43 @@ int reader_stats(struct store_reader *reader, struct store_stats *stats, struct 
 		stats->wal_bytes = (uint64_t)status.st_size;
 	return 0;
 }
+
+static const char statuses_sql[] = "SELECT status, count(*), 0 FROM run GROUP BY status ORDER BY status";
+/* Rows stand in the leaves of a table's own tree; its indexes add to its bytes alone. */
+static const char tables_sql[] =
+	"SELECT t.tbl_name, sum(CASE WHEN t.type = 'table' AND d.pagetype = 'leaf' THEN d.ncell ELSE 0 END), sum(d.pgsize) "
+	"FROM dbstat d JOIN sqlite_schema t ON t.name = d.name GROUP BY t.tbl_name ORDER BY t.tbl_name";
+
+static int read_counts(struct store_reader *reader, struct arena *arena, const char *sql, struct store_count **counts, size_t *count, struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(&reader->connection, sql, error);
+	size_t cap = 0;
+
+	*counts = NULL;
+	*count = 0;
+	if (statement == NULL)
+		return error->code;
+	while (statement_step(&reader->connection, statement, error) > 0) {
+		*counts = arena_grow(arena, *counts, *count, &cap, sizeof(**counts));
+		(*counts)[(*count)++] = (struct store_count){column_text(statement, 0, arena), column_number(statement, 1), column_number(statement, 2)};
+	}
+	return error->code;
+}
+
+int reader_details(struct store_reader *reader, struct arena *arena, struct store_details *details, struct error *error)
+{
+	int64_t version, pages, page_size;
+	struct error no_dbstat = {0};
+
+	ERROR_BEGIN(error);
+	memset(details, 0, sizeof(*details));
+	if (connection_number(&reader->connection, "PRAGMA user_version", &version, error) != 0 ||
+	    connection_number(&reader->connection, page_count_sql, &pages, error) != 0 || connection_number(&reader->connection, page_size_sql, &page_size, error) != 0 ||
+	    read_counts(reader, arena, statuses_sql, &details->statuses, &details->status_count, error) != 0)
+		return error->code;
+	details->schema = (unsigned)version;
+	/* An SQLite that was built without that table leaves the list empty as well. */
+	if (pages * page_size <= STORE_STATS_SCAN_MAX)
+		read_counts(reader, arena, tables_sql, &details->tables, &details->table_count, &no_dbstat);
+	return 0;
+}

@@ -19,6 +19,7 @@ enum {
 	STORE_READS_MAX = 4096,
 	STORE_BATCH_ENTRIES_MAX = 8192, /* entries of one transaction of several appends */
 	STORE_APPEND_ENTRIES_MAX = 32768, /* entries of one append: the end of a run ends all that is under way in it */
+	STORE_STATS_SCAN_MAX = 256 << 20, /* bytes of a journal whose pages reader_details() counts */
 	STORE_PAGE_MAX = 10000, /* rows of one page */
 	STORE_SCHEDULE_ID_MAX = 127, /* two labels of at most 63 and a dot */
 };
@@ -119,7 +120,7 @@ struct store_disk {
 	uint64_t reserve_bytes, wal_bytes; /* held; as long is the WAL */
 	uint64_t low_bytes, reserve_wanted, wal_max_bytes; /* the limits */
 };
-void store_disk(struct store *store, struct store_disk *disk); /* does not look at the disk itself */
+void store_disk(struct store *store, struct store_disk *disk); /* any thread; does not look at the disk itself */
 /* 0, or ERR_FULL with what is wrong, how much is there and what to do. */
 int store_disk_check(struct store *store, struct error *error);
 const char *store_disk_state_name(enum store_disk_state state); /* "ok", "low", "full" */
@@ -359,6 +360,18 @@ struct store_stats {
 	uint64_t database_bytes, free_bytes, wal_bytes;
 };
 int reader_stats(struct store_reader *reader, struct store_stats *stats, struct error *error);
+
+/* Where the room is: all lists in the arena, by name. Tables come with their indexes; table_count 0: the journal is larger than
+ * STORE_STATS_SCAN_MAX, and looking at each of its pages would hold up other reads. */
+struct store_details {
+	unsigned schema; /* version */
+	struct store_count {
+		const char *name;
+		uint64_t count, bytes;
+	} *statuses, *tables; /* runs of each status (bytes 0); rows and bytes */
+	size_t status_count, table_count;
+};
+int reader_details(struct store_reader *reader, struct arena *arena, struct store_details *details, struct error *error);
 
 /* Rebuild every table but entry and content in a copy of the journal and compare: 0 when they are equal. For tests and `doctor`. */
 int store_check_tables(const char *data_dir, struct error *error);
