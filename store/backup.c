@@ -18,6 +18,7 @@
 
 #include "store/internal.h"
 #include "workflow/base/check.h"
+#include "workflow/base/fail_point.h"
 #include "workflow/base/log.h"
 
 /* --- is a copy whole? ---------------------------------------------------------------------------------------------- */
@@ -260,16 +261,18 @@ static void run_backup(void *arg)
 		fail_system("make", partial, error);
 		goto out;
 	}
-	if (copy_journal(store, request, partial, file, error) != 0 || mark_copy(partial, error) != 0)
+	if (FAIL_POINT_FAILS(BACKUP_BEGUN, error) || copy_journal(store, request, partial, file, error) != 0 || mark_copy(partial, error) != 0 ||
+	    FAIL_POINT_FAILS(BACKUP_COPIED, error))
 		goto discard;
 	atomic_store(&request->stage, STORE_BACKUP_VERIFYING);
-	if (check_file(partial, &store->backup.cancel, &copy, error) != 0 || check_going_on(store, error) != 0)
+	if (check_file(partial, &store->backup.cancel, &copy, error) != 0 || check_going_on(store, error) != 0 || FAIL_POINT_FAILS(BACKUP_VERIFIED, error))
 		goto discard;
 	/* RENAME_NOREPLACE is not known everywhere; a link never replaces anything. */
 	if (fsync(file) != 0 || fstat(file, &status) != 0 || link(partial, request->path) != 0) {
 		fail_system("keep", request->path, error);
 		goto discard;
 	}
+	FAIL_POINT(BACKUP_LINKED);
 	unlink(partial);
 	backup_sync_folder(request->path, error);
 	request->bytes = (uint64_t)status.st_size;

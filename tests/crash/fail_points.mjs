@@ -4,7 +4,7 @@
 // each result recorded once, tree and signatures and replay hold. Enumerated, not sampled: a point that no load reaches fails the test.
 // Needs a build with -Dfail_points=true. --long: more passes. REPRISE_POINTS=word takes only the points that hold the word.
 import http from 'node:http';
-import { Daemon, check, cli, definition, documentOf, equal, exitOf, extractionOf, finish, firstLine, launch, pause, programs, seedOf, random, startSimulator, test, until } from '../support/harness.mjs';
+import { Daemon, check, cli, definition, documentOf, equal, exitOf, extractionOf, finish, firstLine, folder, launch, pause, programs, seedOf, random, startSimulator, test, until } from '../support/harness.mjs';
 
 const LONG = process.argv.includes('--long');
 const PASSES = LONG ? [1, 2, 3, 5, 8, 13, 21] : [1, 3];
@@ -63,11 +63,13 @@ const NEEDS = {
 	'wal.copy': ['large', 'large2', 'large3', 'large4'], 'wal.copied': ['large', 'large2', 'large3', 'large4'],
 	'sink.recorded': ['sink'],
 	'timer.due': ['timer'],
+	'backup.begun': ['backup'], 'backup.copied': ['backup'], 'backup.verified': ['backup'], 'backup.linked': ['backup'],
 	'recover.run': ['open'], 'recover.page': ['open'], 'recover.loaded': ['open'], 'start.recovered': ['open'],
 };
 // Where a journal has to be a new one; how often the start comes by.
 const FRESH = { 'migrate.begun': 99, 'migrate.before-commit': 99, 'migrate.committed': 99, 'key.written': 2, 'key.linked': 2, 'open.keys': 1, 'open.begun': 1 };
 
+const backups = folder('fail-points-backups');
 const noise = length => Array.from({ length }, () => String.fromCharCode(97 + Math.floor(draw() * 26))).join('');
 let bigText;
 
@@ -104,6 +106,8 @@ function load(k, needs) {
 			new Request(`cancel-${k}`, null, post(`/v1/runs/doomed-${k}/cancel`, {}))],
 		[new Request(`beat-${k}`, null, post('/v1/schedules/tests.beat/trigger', {}))],
 	];
+	if (needs.includes('backup'))
+		chains.push([new Request(`backup-${k}`, null, post('/v1/journal/backup', { path: `${backups}/${k}.db` }))]);
 	if (needs.includes('timer'))
 		chains.push([run('waits', [{ rest: { wait: { milliseconds: 60 } } }, { then: effect }], r => equal(r.status, 'completed', r.id))]);
 	for (let i = 0; needs.includes('open') && i < 3; i++)
@@ -166,6 +170,8 @@ async function visit(daemon, point, chains, needs) {
 	if (!dead(daemon)) {
 		await Promise.all(chains.map(chain => pursue(daemon, chain)));
 		await settle(daemon, requests, 20_000);
+		while (needs.includes('backup') && !dead(daemon) && ['copying', 'verifying'].includes((await daemon.ask('GET', '/v1/journal/backup')).json?.state))
+			await pause(5);
 		if (needs.includes('sink') && !dead(daemon))
 			await Promise.race([child.gone, pause(1500)]);
 	}

@@ -91,6 +91,11 @@
 	X(ANCHOR_RENAMED, "anchor.renamed", false)                                                        \
 	X(WAL_COPY, "wal.copy", false)                                                                    \
 	X(WAL_COPIED, "wal.copied", false)                                                                \
+	/* a backup: backup.c */                                                                          \
+	X(BACKUP_BEGUN, "backup.begun", true)                                                             \
+	X(BACKUP_COPIED, "backup.copied", true)                                                           \
+	X(BACKUP_VERIFIED, "backup.verified", true)                                                       \
+	X(BACKUP_LINKED, "backup.linked", false)                                                          \
 	/* the end: shutdown.c, start.c, store.c */                                                        \
 	X(STOP_BEGUN, "stop.begun", false)                                                                \
 	X(STOP_FAREWELL, "stop.farewell", false)                                                          \
