@@ -287,7 +287,8 @@ struct following {
 	run_entry_cb on_entry;
 	void *arg;
 	uint64_t last;
-	bool has_last, ended, stopped;
+	bool has_last, stopped;
+	bool ended; /* by the last entry so far; the daemon closes the stream when it is the last of all */
 	struct arena arena; /* of one entry */
 };
 
@@ -309,10 +310,7 @@ static bool take_entry(struct following *following, const struct json *entry)
 		following->stopped = true;
 		return false;
 	}
-	if (entry_ends_run(json_get_text(entry, "kind"))) {
-		following->ended = true;
-		return false;
-	}
+	following->ended = entry_ends_run(json_get_text(entry, "kind")); /* unless another follows: it may have been retried since */
 	return true;
 }
 

@@ -53,6 +53,12 @@ static const struct option_rule cancel_options[] = {
 	{"yes", 'y', NULL, "do not ask", false},
 	END,
 };
+static const struct option_rule retry_options[] = {
+	{"reason", 0, "TEXT", "why; kept in the journal", false},
+	{"wait", 'w', NULL, "wait until the run has ended", false},
+	{"timeout", 0, "D", "wait no longer than this", false},
+	END,
+};
 static const struct option_rule extract_options[] = {
 	RUNTIME,
 	{"schema", 0, "FILE", "a JSON Schema for the answers: an object with the array `facts` (default: facts of subject, predicate, object, quote)", false},
@@ -153,6 +159,9 @@ const struct verb verbs[] = {
 	{"cancel", "RUN…", "Cancel runs; - reads ids from standard input", NULL, "reprise list --status running -o ids | reprise cancel - --reason 'wrong input'", 1, COMMAND_IDS_MAX,
 	 cancel_options, command_cancel},
 	{"kill", "RUN…", "End runs at once, without letting tasks clean up", NULL, "reprise kill 01JC3V0Q9T5Z8W2N4M6K7H1B3D --reason 'stuck'", 1, COMMAND_IDS_MAX, cancel_options, command_kill},
+	{"retry", "RUN…", "Go on with faulted runs from where they failed; - reads ids from standard input",
+	 "What had finished is not done again. With --wait the exit status is the run's outcome.", "reprise list --status faulted -o ids | reprise retry -", 1, COMMAND_IDS_MAX, retry_options,
+	 command_retry},
 	{"replay", "RUN… | --all", "Decide runs again from the journal, no model called", "Exit status: 20 when a run's decisions differ from its journal.",
 	 "reprise replay 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, COMMAND_IDS_MAX, replay_options, command_replay},
 	{"overhead", "[RUN]", "Show where the time outside the activities went", NULL, "reprise overhead 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 1, overhead_options, command_overhead},

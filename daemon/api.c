@@ -21,6 +21,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/runs/{}/tasks", "after limit", BODY_NONE, api_run_tasks},
 	{"POST", "/v1/runs/{}/cancel", "", BODY_SMALL, api_cancel_run},
 	{"POST", "/v1/runs/{}/kill", "", BODY_SMALL, api_kill_run},
+	{"POST", "/v1/runs/{}/retry", "wait include", BODY_SMALL, api_retry_run},
 	{"POST", "/v1/runs/{}/replay", "", BODY_SMALL, api_replay_run},
 	{"POST", "/v1/definitions", "", BODY_SMALL, api_add_definition},
 	{"GET", "/v1/definitions", "limit cursor", BODY_NONE, api_list_definitions},

@@ -78,6 +78,12 @@ bool api_after(struct request *request, uint64_t *after);
 bool api_content_type_is(const struct request *request, const char *type); /* parameters aside */
 /* The body as a JSON object (YAML too, where `yaml`); an empty one is {}. NULL: answered. Members must be in `names`. */
 struct json *api_body_object(struct request *request, const char *names);
+/* Of runs. false: answered. */
+bool api_check_id(struct request *request, const char *id);
+bool api_read_include(struct request *request, unsigned *include);
+bool api_read_reason(struct request *request, const char **reason); /* the only member of the body; NULL: none */
+/* Answers with the run's document, when the run has ended or the time is up; at once when it is not under way. */
+void api_wait_for_run(struct daemon *daemon, struct request *request, const char *id, int64_t wait_ms, unsigned include, unsigned status);
 void api_set_time(struct arena *arena, struct json *object, const char *name, int64_t wall_ms);
 void api_set_digest(struct arena *arena, struct json *object, const char *name, const struct digest *digest); /* "sha256:…" */
 
@@ -97,6 +103,8 @@ API_HANDLER(api_run_tasks);
 API_HANDLER(api_cancel_run);
 API_HANDLER(api_kill_run);
 API_HANDLER(api_replay_run);
+/* api_lineage.c */
+API_HANDLER(api_retry_run);
 /* api_definitions.c */
 API_HANDLER(api_add_definition);
 API_HANDLER(api_list_definitions);

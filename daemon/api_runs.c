@@ -234,7 +234,7 @@ static void on_waiter_gone(struct request *request)
 }
 
 /* Answers when the run has ended or the time is up; at once when it is not under way. */
-static void wait_for_run(struct daemon *daemon, struct request *request, const char *id, int64_t wait_ms, unsigned include, unsigned status)
+void api_wait_for_run(struct daemon *daemon, struct request *request, const char *id, int64_t wait_ms, unsigned include, unsigned status)
 {
 	if (wait_ms == 0 || !engine_run_is_open(daemon->engine, id)) {
 		answer_run(daemon, request, id, include, status);
@@ -258,7 +258,7 @@ static void wait_for_run(struct daemon *daemon, struct request *request, const c
 	CHECK(engine_watch(daemon->engine, &waiter->watch) == 0);
 }
 
-static bool read_include(struct request *request, unsigned *include)
+bool api_read_include(struct request *request, unsigned *include)
 {
 	const char *text = request_query(request, "include"), *bad;
 
@@ -269,7 +269,7 @@ static bool read_include(struct request *request, unsigned *include)
 	return false;
 }
 
-static bool check_id(struct request *request, const char *id)
+bool api_check_id(struct request *request, const char *id)
 {
 	struct error error;
 
@@ -285,8 +285,8 @@ void api_get_run(struct daemon *daemon, struct request *request, const char *con
 	unsigned include;
 	int64_t wait_ms;
 
-	if (check_id(request, parameters[0]) && read_include(request, &include) && api_query_wait(request, &wait_ms))
-		wait_for_run(daemon, request, parameters[0], wait_ms, include, 200);
+	if (api_check_id(request, parameters[0]) && api_read_include(request, &include) && api_query_wait(request, &wait_ms))
+		api_wait_for_run(daemon, request, parameters[0], wait_ms, include, 200);
 }
 
 /* --- submitting --------------------------------------------------------------------------------------------------- */
@@ -493,7 +493,7 @@ static void on_looked(struct api_read *own)
 	} else if (error.code != ERR_NONE) {
 		api_fail(request, &error);
 	} else if (digest_equal(&s->digest, &s->request_digest)) {
-		wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 200);
+		api_wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 200);
 	} else {
 		struct json *extra = json_object(&request->arena);
 		digest_text(&s->digest, digests[0]);
@@ -533,7 +533,7 @@ static void on_submitted(struct engine_submit *submit)
 		definition_release(s->definition);
 	s->definition = NULL;
 	request_add_header(request, "Location", arena_printf(&request->arena, "/v1/runs/%s", s->id));
-	wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 201);
+	api_wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 201);
 }
 
 /* Takes over one use of the definition. is_known: the journal has it. */
@@ -750,7 +750,7 @@ void api_submit_run(struct daemon *daemon, struct request *request, const char *
 	s->daemon = daemon;
 	s->request = request;
 	s->work.data = s;
-	if (!read_include(request, &s->include) || !api_query_wait(request, &s->wait_ms))
+	if (!api_read_include(request, &s->include) || !api_query_wait(request, &s->wait_ms))
 		return;
 	s->is_yaml = api_content_type_is(request, "application/yaml") || api_content_type_is(request, "application/x-yaml") || api_content_type_is(request, "text/yaml");
 	if (request->body.len == 0) {
@@ -941,7 +941,7 @@ void api_run_events(struct daemon *daemon, struct request *request, const char *
 
 	args->id = parameters[0];
 	args->stream = api_wants_stream(request);
-	if (check_id(request, args->id) && api_after(request, &args->after) && api_query_number(request, "limit", 1000, STORE_PAGE_MAX, &args->limit))
+	if (api_check_id(request, args->id) && api_after(request, &args->after) && api_query_number(request, "limit", 1000, STORE_PAGE_MAX, &args->limit))
 		api_read(daemon, request, events_work, args, on_events);
 }
 
@@ -983,7 +983,7 @@ void api_run_tasks(struct daemon *daemon, struct request *request, const char *c
 	struct tasks_args *args = arena_zero(&request->arena, sizeof *args);
 
 	args->id = parameters[0];
-	if (!check_id(request, args->id) || !api_query_number(request, "after", 0, API_SEQ_MAX, &args->after) ||
+	if (!api_check_id(request, args->id) || !api_query_number(request, "after", 0, API_SEQ_MAX, &args->after) ||
 	    !api_query_number(request, "limit", 1000, VIEW_TASKS_MAX, &args->limit))
 		return;
 	if (args->limit == 0)
@@ -1009,23 +1009,29 @@ static void on_cancelled(struct engine_cancel *cancel)
 		answer_run(own->daemon, own->request, cancel->id, 0, 200);
 }
 
+bool api_read_reason(struct request *request, const char **text)
+{
+	const struct json *body = api_body_object(request, "reason"), *reason = json_get(body, "reason");
+
+	if (reason && !json_is(reason, JSON_STRING) && !json_is(reason, JSON_NULL)) {
+		api_invalid(request, "reason: expected a text, found %s", json_type_name(reason->type));
+		return false;
+	}
+	*text = json_get_text(body, "reason");
+	return body != NULL;
+}
+
 static void cancel_run(struct daemon *daemon, struct request *request, const char *id, bool kill)
 {
 	struct cancellation *own = arena_zero(&request->arena, sizeof *own);
-	struct json *body;
-	const struct json *reason;
+	const char *reason;
 	struct error error;
 
-	if (!check_id(request, id) || !(body = api_body_object(request, "reason")))
+	if (!api_check_id(request, id) || !api_read_reason(request, &reason))
 		return;
-	reason = json_get(body, "reason");
-	if (reason && !json_is(reason, JSON_STRING) && !json_is(reason, JSON_NULL)) {
-		api_invalid(request, "reason: expected a text, found %s", json_type_name(reason->type));
-		return;
-	}
 	own->daemon = daemon;
 	own->request = request;
-	own->cancel = (struct engine_cancel){.id = id, .reason = json_get_text(body, "reason"), .kill = kill, .on_done = on_cancelled, .owner = own};
+	own->cancel = (struct engine_cancel){.id = id, .reason = reason, .kill = kill, .on_done = on_cancelled, .owner = own};
 	list_init(&own->cancel.link);
 	int code = engine_cancel(daemon->engine, &own->cancel, &error);
 	if (code == ERR_NOT_FOUND) /* ended before: cancelling again changes nothing and is no error (C44); unknown: 404 from the read */
@@ -1189,6 +1195,6 @@ void api_replay_run(struct daemon *daemon, struct request *request, const char *
 	struct replaying *replaying = arena_zero(&request->arena, sizeof *replaying);
 
 	replaying->id = parameters[0];
-	if (check_id(request, parameters[0]) && api_body_object(request, ""))
+	if (api_check_id(request, parameters[0]) && api_body_object(request, ""))
 		api_read(daemon, request, replay_work, replaying, on_replayed);
 }

@@ -29,6 +29,7 @@ struct message {
 	struct engine_submit *submit;
 	struct engine_offer *offer;
 	struct list cancels; /* struct engine_cancel: several callers may wait for one cancel */
+	struct engine_retry *retry;
 	struct engine_activity *activity;
 	struct outcome outcome; /* ACTIVITY_DONE: made of the activity's result when it is decided */
 };
@@ -89,6 +90,7 @@ struct run {
 	uint8_t stage; /* enum run_stage */
 	bool restarted; /* tell it so once it is loaded */
 	bool advancing; /* inside run_advance(): a callback that posts something leaves it to that */
+	bool reopening; /* it has ended, and is loaded to be retried: until that is committed it may be let go again */
 	int64_t deadline_ms; /* on the wall clock as it stands now; 0: none */
 	/* By how much the wall clock was set back while the run waited for something: for it that has not happened, its times go on. */
 	int64_t ahead_ms;
@@ -333,6 +335,10 @@ static void finish_message(struct message *message, const struct error *error)
 		message->submit->error = *error;
 		message->submit->on_done(message->submit);
 	}
+	if (message->retry) {
+		message->retry->error = *error;
+		message->retry->on_done(message->retry);
+	}
 	while (!list_empty(&message->cancels)) {
 		struct engine_cancel *cancel = CONTAINER_OF(message->cancels.next, struct engine_cancel, link);
 		list_remove(&cancel->link);
@@ -512,6 +518,8 @@ static struct json *summary_json(const struct run *run, struct arena *arena)
 		time_text(live->state.ended_ms, time);
 		json_set_text(arena, json, "endedAt", time);
 	}
+	if (live->state.retry_count > 0)
+		json_set_number(arena, json, "retries", live->state.retry_count);
 	json_set(arena, json, "overhead",
 		 view_overhead(arena, since_created(live, now_us(run->engine)), &live->active, &live->queued, stages_json(live, arena)));
 	return json;
@@ -851,6 +859,9 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 		}
 		break;
 	}
+	case TRIGGER_RETRY:
+		trigger->reason = message->retry->reason;
+		break;
 	case TRIGGER_EVENT:
 		trigger->step_id = message->offer->step_id;
 		trigger->event = message->offer->event;
@@ -1001,7 +1012,7 @@ static void add_snapshot(struct run *run)
 	for (size_t i = 0; i < live->decision.effect_count; i++)
 		ends |= live->decision.effects[i].kind == EFFECT_RUN_ENDED;
 	live->append.forget_snapshot = ends && live->has_snapshot;
-	if (ends || live->state.entry_count < live->snapshot_entries + apart)
+	if (ends || run->reopening || live->state.entry_count < live->snapshot_entries + apart)
 		return;
 	buffer_clear(&live->snapshot);
 	print_snapshot(live, &live->snapshot);
@@ -1131,6 +1142,12 @@ static void decide(struct run *run)
 	}
 	put_back(live, live->decision.trigger_count);
 	if (live->decision.entry_count == 0) {
+		struct error refused = {0};
+		if (first_message(live)->kind == TRIGGER_RETRY) {
+			CHECK(state_may_retry(&live->state, &refused) != 0);
+			finish_decision(run, &refused);
+			return;
+		}
 		if (first_message(live)->kind != TRIGGER_EVENT) /* an event that is for others */
 			engine->counts.stale_triggers += live->decision.trigger_count;
 		finish_decision(run, &none);
@@ -1163,6 +1180,11 @@ static void break_run(struct run *run, const struct error *error)
 		list_move_all(&rest, &run->live->deciding);
 		list_move_all(&rest, &run->live->inbox);
 		live_free(run);
+	}
+	if (run->reopening) { /* it stays as it ended */
+		free_run(run, error);
+		finish_messages(&rest, error);
+		return;
 	}
 	forget_listeners(run);
 	run->stage = STAGE_BROKEN;
@@ -1261,6 +1283,8 @@ static void count_wait(struct run_live *live, const struct entry *entry)
 {
 	int64_t since_ms, created_ms = live->state.created_ms;
 
+	if (entry->kind == ENTRY_RUN_RETRIED) /* it waited for whoever retried it */
+		interval_add(&live->queued, (live->state.ended_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
 	if (state_ends_wait(&live->state, entry, &since_ms))
 		interval_add(&live->queued, (since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
 }
@@ -1297,6 +1321,7 @@ static void apply_entries(struct run *run)
 			if (entry->values[k].size > VALUE_INLINE_MAX)
 				value_cache_put(&run->engine->values, &entry->values[k].digest, entry->values[k].bytes);
 	}
+	state_settle(&live->state);
 	fold_times(live, live->append.entries[live->append.entry_count - 1].time_ms);
 	run->engine->counts.entries += live->append.entry_count;
 }
@@ -1372,7 +1397,7 @@ static void on_entries_committed(struct store_append *append)
 			finish_message(message, &error);
 			return;
 		}
-		if (error.code != ERR_FULL && error.code != ERR_BUSY) { /* it would be refused again and again */
+		if ((error.code != ERR_FULL && error.code != ERR_BUSY) || run->reopening) { /* it would be refused again and again */
 			error_wrap(&error, "run %s: commit", run->id);
 			break_run(run, &error);
 			return;
@@ -1390,6 +1415,9 @@ static void on_entries_committed(struct store_append *append)
 	apply_entries(run);
 	FAIL_POINT(APPLY_DONE);
 	check_listeners(run, append->entries, append->entry_count);
+	if (run->reopening)
+		find_listeners(run);
+	run->reopening = false;
 	if (first_message(live)->offer) {
 		first_message(live)->offer->consumed = true;
 		FAIL_POINT(EVENT_CONSUMED);
@@ -1431,7 +1459,7 @@ static bool may_park(const struct run *run)
 	return run->deadline_ms == 0 || run->deadline_ms - wall_ms(run->engine) > park_after;
 }
 
-/* Decide the next trigger of the inbox, if the run is free to. */
+/* Decide the next trigger of the inbox, if the run is free to. May free the run. */
 static void run_advance(struct run *run)
 {
 	struct run_live *live = run->live;
@@ -1452,6 +1480,11 @@ static void run_advance(struct run *run)
 		if (run->stage != STAGE_IDLE)
 			return;
 		/* A stale trigger changed nothing: on to the next. */
+	}
+	if (run->reopening) { /* it was refused: the run stays as it ended */
+		static const struct error none = {0};
+		free_run(run, &none);
+		return;
 	}
 	set_due(run, state_next_deadline_ms(&live->state));
 	if (run->deadline_ms == 0)
@@ -1576,6 +1609,7 @@ static int end_rebuild(struct run *run, struct error *error)
 
 	if (live->state.entry_count == 0)
 		return error_set(error, ERR_CORRUPT, "it has no entries");
+	state_settle(&live->state);
 	if (state_next_deadline_ms(&live->state) != 0)
 		resume_times(run, live->last_ms);
 	int64_t age_ms = wall_ms(run->engine) + run->ahead_ms - live->state.created_ms;
@@ -1612,7 +1646,7 @@ static void on_whole_run(struct run *run)
 		post(run, new_message(TRIGGER_RESTARTED), true);
 	}
 	run->restarted = false;
-	if (run_status_ended(run->live->state.status))
+	if (run_status_ended(run->live->state.status) && !run->reopening)
 		free_run(run, &none);
 	else
 		run_advance(run);
@@ -1750,6 +1784,22 @@ int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct er
 	list_add_last(&message->cancels, &cancel->link);
 	post(run, message, true);
 	run_advance(run);
+	return 0;
+}
+
+int engine_retry(struct engine *engine, struct engine_retry *retry, struct error *error)
+{
+	if (engine->stopping)
+		return error_set(error, ERR_BUSY, "the daemon is stopping; retry when it is back");
+	if (engine->run_count >= ENGINE_RUNS_MAX)
+		return error_set(error, ERR_BUSY, "%d runs are under way, the most allowed (ENGINE_RUNS_MAX)", ENGINE_RUNS_MAX);
+	if (find_run(engine, retry->id))
+		return error_set(error, ERR_EXISTS, "run %s is under way; only a run that has faulted can be retried", retry->id);
+	struct run *run = add_run(engine, retry->id);
+	struct message *message = new_message(TRIGGER_RETRY);
+	run->reopening = true;
+	message->retry = retry;
+	post(run, message, false);
 	return 0;
 }
 

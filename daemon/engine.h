@@ -169,6 +169,18 @@ struct engine_cancel {
 /* 0, or ERR_NOT_FOUND: no such run is under way (it may have ended: ask the store). */
 int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct error *error);
 
+/* A run that has faulted goes on from what was under way when it failed (semantics.md 3: with new execution numbers). */
+struct engine_retry;
+struct engine_retry {
+	const char *id, *reason; /* reason may be NULL; both stay until on_done */
+	void (*on_done)(struct engine_retry *retry); /* durable: it is under way again, or has ended once more */
+	void *owner;
+	/* ERR_NOT_FOUND: there is no such run. ERR_EXISTS: it did not fault, or cannot be gone on with, and why; it is as it was. */
+	struct error error;
+};
+/* 0; or ERR_EXISTS: it is under way, ERR_BUSY: too many are, or the daemon stops; on_done then never fires. */
+int engine_retry(struct engine *engine, struct engine_retry *retry, struct error *error);
+
 /* --- events ------------------------------------------------------------------------------------------------------- */
 
 /* 0; or ERR_NOT_FOUND: no such run is under way, ERR_BUSY: the engine stops; on_done then never fires. A parked run is loaded for it: offer

@@ -52,7 +52,7 @@ static void read_run(struct store_reader *reader, struct store_read *read)
 	for (size_t i = 0; i < count; i++) {
 		enum entry_kind kind = entries[i].kind;
 		add_event(feed, entries[i].seq, entry_kind_name(kind), view_entry(&read->arena, &entries[i]));
-		feed->run_ended |= kind == ENTRY_RUN_COMPLETED || kind == ENTRY_RUN_FAULTED || kind == ENTRY_RUN_CANCELLED || kind == ENTRY_RUN_KILLED;
+		feed->run_ended = kind == ENTRY_RUN_COMPLETED || kind == ENTRY_RUN_FAULTED || kind == ENTRY_RUN_CANCELLED || kind == ENTRY_RUN_KILLED;
 		feed->after = entries[i].seq;
 	}
 	feed->more = count > 0;

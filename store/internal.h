@@ -168,6 +168,8 @@ int run_table_find_status(struct connection *connection, const char *id, uint64_
 /* Of a run that goes on; last: the entry that says so. */
 int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, const struct entry *last, struct error *error);
 /* Was there a run of this id that retention removed? */
+/* ERR_EXISTS: it has not faulted. */
+int run_table_check_retry(struct connection *connection, const char *id, struct error *error);
 int run_table_is_purged(struct connection *connection, const char *id, bool *purged, struct error *error);
 int run_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);
 int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t seq_first, uint64_t count, struct error *error);

@@ -12,6 +12,9 @@ static const char insert_sql[] = "INSERT INTO run(seq, id, namespace, name, vers
 				 "parent, parent_step, awaited) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 static const char insert_label_sql[] = "INSERT INTO run_label(key, value, run) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
 static const char update_sql[] = "UPDATE run SET status = ?2, ended_ms = ?3, killed = ?4, wake_ms = ?5, rested_ms = ?6 WHERE seq = ?1";
+/* Open again. Nobody waits for it any more: what its parent made of its fault stands. */
+static const char reopen_sql[] = "UPDATE run SET status = 'running', ended_ms = NULL, killed = 0, awaited = 0 WHERE seq = ?1";
+static const char status_sql[] = "SELECT status FROM run WHERE id = ?1";
 static const char insert_timer_sql[] =
 	"INSERT INTO timer(run, timer, due_ms) VALUES(?1, ?2, ?3) ON CONFLICT DO UPDATE SET due_ms = excluded.due_ms";
 static const char delete_timer_sql[] = "DELETE FROM timer WHERE run = ?1 AND timer = ?2";
@@ -169,6 +172,35 @@ static int set_status(struct connection *connection, uint64_t run, const char *s
 	return statement_run(connection, statement, error);
 }
 
+static int reopen(struct connection *connection, uint64_t run, struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, reopen_sql, error);
+
+	if (statement == NULL)
+		return error->code;
+	bind_number(statement, 1, run);
+	return statement_run(connection, statement, error);
+}
+
+int run_table_check_retry(struct connection *connection, const char *id, struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, status_sql, error);
+	struct arena arena;
+
+	if (statement == NULL)
+		return error->code;
+	bind_text(statement, 1, id);
+	if (statement_step(connection, statement, error) <= 0)
+		return error->code != ERR_NONE ? (int)error->code : error_set(error, ERR_NOT_FOUND, "there is no run %.64s", id);
+	arena_init(&arena);
+	const char *status = column_text(statement, 0, &arena);
+	if (strcmp(status, "faulted") != 0)
+		error_set(error, ERR_EXISTS, "run %.64s is %s; only a run that has faulted can be retried", id, status);
+	arena_close(&arena);
+	statement_end(statement);
+	return error->code;
+}
+
 static int apply_timer(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error)
 {
 	bool set = entry->kind == ENTRY_TIMER_SET;
@@ -199,6 +231,8 @@ int run_table_apply(struct connection *connection, uint64_t run, const struct en
 		return set_status(connection, run, "cancelled", entry->time_ms, false, NULL, error);
 	case ENTRY_RUN_KILLED:
 		return set_status(connection, run, "cancelled", entry->time_ms, true, NULL, error);
+	case ENTRY_RUN_RETRIED:
+		return reopen(connection, run, error);
 	case ENTRY_TIMER_SET:
 	case ENTRY_TIMER_FIRED:
 		return apply_timer(connection, run, entry, error);

@@ -54,7 +54,9 @@ int tables_check(struct connection *connection, const struct entry *entries, siz
 			return error_set(error, ERR_INVALID, "an entry without data");
 		if (entry_kind_touches_run(entries[i].kind))
 			check_run(connection, entries, i, error);
-		else if (entries[i].kind == ENTRY_DEFINITION_ADDED)
+		if (entries[i].kind == ENTRY_RUN_RETRIED && error->code == ERR_NONE)
+			run_table_check_retry(connection, run_of(&entries[i]), error);
+		if (entries[i].kind == ENTRY_DEFINITION_ADDED)
 			definition_table_check(connection, &entries[i], error);
 		else if (entries[i].kind == ENTRY_EVENT_RECEIVED)
 			event_table_check(connection, &entries[i], error);

@@ -354,6 +354,64 @@ static void on_cancel(struct deciding *d)
 	decide_end_run(d, entry);
 }
 
+/* A task that holds others, or listens, goes on where it stood, and has its time again. False: the decision needs values, or a duration is
+ * none any more, of which the task faults. */
+static bool resume_task(struct deciding *d, const struct instance *instance)
+{
+	const struct task *task = instance->task;
+	const struct retry *retry = task->kind == TASK_TRY ? task->catch->retry : NULL;
+	struct scope_context s = {d, task, instance->path, instance->path_count, instance->input, NULL};
+	struct error error = {0};
+	int64_t timeout_ms = 0, attempt_ms = 0, all_ms = 0;
+	bool in_attempt = retry && !instance->in_handler && instance->phase == INSTANCE_STARTED;
+
+	if (!decide_read_duration(d, &s, task->timeout, &timeout_ms, &error) ||
+	    (retry && (!decide_read_duration(d, &s, retry->attempt_duration, &attempt_ms, &error) || !decide_read_duration(d, &s, retry->duration, &all_ms, &error)))) {
+		if (d->decision->need_count == 0)
+			decide_fault_expression(d, task, instance->path, instance->path_count, &error);
+		return false;
+	}
+	struct entry *entry = decide_new_task_entry(d, ENTRY_TASK_RESUMED, task, instance->path, instance->execution);
+	if (task->timeout)
+		decide_set_time(d, entry, "timeout", d->trigger->wall_ms + timeout_ms);
+	int64_t until_ms = retry && retry->duration ? d->trigger->wall_ms + all_ms : 0;
+	if (until_ms != 0)
+		decide_set_time(d, entry, "retryUntil", until_ms);
+	if (in_attempt)
+		decide_set_attempt_end(d, entry, retry, attempt_ms, until_ms);
+	if (instance_listens(instance))
+		decide_set_time(d, entry, "since", instance->since_ms);
+	decide_emit(d, entry);
+	return true;
+}
+
+static void on_retry(struct deciding *d)
+{
+	const struct definition *definition = d->draft.definition;
+	const struct instance *root = state_root(d->base);
+	struct scope_context s = {.d = d, .task = definition->root, .path = root->path, .input = root->input, .raw_input = d->draft.input};
+	struct error error = {0};
+	int64_t timeout_ms = 0;
+	bool good = decide_read_duration(d, &s, definition->timeout, &timeout_ms, &error);
+
+	if (d->decision->need_count > 0)
+		return;
+	struct entry *entry = decide_new_entry(d, ENTRY_RUN_RETRIED);
+	if (d->trigger->reason)
+		decide_carry(d, entry, "reason", json_print_arena(json_text(d->arena, d->trigger->reason), d->arena));
+	if (definition->timeout && good)
+		decide_set_time(d, entry, "timeout", d->trigger->wall_ms + timeout_ms);
+	decide_emit(d, entry);
+	LIST_EACH(link, &d->base->live) {
+		const struct instance *was = CONTAINER_OF(link, struct instance, live);
+		const struct instance *instance = state_find(&d->draft, was->task, was->is_body, was->path, was->path_count);
+		bool is_live = instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF;
+		if (is_live && !instance->is_body && instance->task->parent && !resume_task(d, instance))
+			return;
+	}
+	decide_push_all(d);
+}
+
 static void decide_trigger(struct deciding *d)
 {
 	switch (d->trigger->kind) {
@@ -374,6 +432,9 @@ static void decide_trigger(struct deciding *d)
 		break;
 	case TRIGGER_CANCEL:
 		on_cancel(d);
+		break;
+	case TRIGGER_RETRY:
+		on_retry(d);
 		break;
 	case TRIGGER_EVENT:
 		decide_on_event(d);
@@ -401,7 +462,8 @@ void workflow_decide(const struct state *state, const struct trigger *triggers, 
 	struct deciding d = {.base = state, .decision = decision, .arena = &decision->arena, .context = context};
 
 	CHECK(trigger_count > 0 && (triggers[0].kind == TRIGGER_SUBMITTED) == (state->entry_count == 0));
-	if (run_status_ended(state->status)) {
+	struct error why = {0};
+	if (triggers[0].kind == TRIGGER_RETRY ? state_may_retry(state, &why) != 0 : run_status_ended(state->status)) {
 		decision->trigger_count = trigger_count;
 		return;
 	}

@@ -26,6 +26,7 @@ enum trigger_kind {
 	TRIGGER_ACTIVITY_DONE,
 	TRIGGER_DEADLINE, /* state_next_deadline_ms() has passed */
 	TRIGGER_CANCEL,
+	TRIGGER_RETRY, /* of a run that has faulted: it goes on from what was under way then */
 	TRIGGER_EVENT, /* for a listen that waits; one that is not for it gives an empty decision */
 };
 
@@ -61,7 +62,7 @@ struct trigger {
 	/* EVENT, and step_id */
 	struct bytes event; /* the canonical envelope */
 	uint64_t event_seq;
-	/* CANCEL */
+	/* CANCEL, RETRY */
 	const char *reason; /* or NULL */
 	bool kill;
 	/* Any ending: what the run's record says ({"wallUs", "stages"}), or NULL. */

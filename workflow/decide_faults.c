@@ -325,6 +325,8 @@ static bool others_compete(struct deciding *d, const struct task *branch, const 
 
 	if (!task->compete)
 		return false;
+	if (fork->again > (own ? own->again : 0)) /* cut off by an earlier fault of the run, and not entered again yet */
+		return true;
 	return fork->winner != 0 || fork->live_count > (live ? 1 : 0) || (fork->next_iteration < task->body.count && branch->index + 1 < task->body.count);
 }
 

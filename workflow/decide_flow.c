@@ -225,6 +225,22 @@ static void run_fork(struct deciding *d, const struct place *at)
 	const struct instance *fork;
 	struct value *output;
 
+	/* Those that the run's fault cut off come first. */
+	for (size_t i = 0; i < task->body.count; i++) {
+		fork = state_find(&d->draft, task, false, at->path, at->path_count);
+		if (decide_stopped(d) || fork->phase != INSTANCE_STARTED)
+			return;
+		if (fork->again == 0)
+			break;
+		const struct task *branch = task->body.tasks[i];
+		const struct instance *known = state_find(&d->draft, branch, false, at->path, at->path_count);
+		if (!known || !known->again)
+			continue;
+		if (over_limit(d))
+			return;
+		if (decide_start_task(d, branch, at->path, at->path_count, fork->input) == FLOW_INSIDE)
+			decide_push(d, branch, false, at->path, at->path_count);
+	}
 	for (;;) {
 		fork = state_find(&d->draft, task, false, at->path, at->path_count);
 		if (decide_stopped(d) || fork->phase != INSTANCE_STARTED)
@@ -276,7 +292,8 @@ void decide_run_queue(struct deciding *d)
 void decide_push_all(struct deciding *d)
 {
 	LIST_EACH(link, &d->base->live) {
-		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		const struct instance *was = CONTAINER_OF(link, struct instance, live);
+		const struct instance *instance = state_find(&d->draft, was->task, was->is_body, was->path, was->path_count);
 		enum task_kind kind = instance->task->kind;
 		bool is_loop = (task_is_loop(instance->task) && !instance->is_body) || kind == TASK_FORK, is_list = kind == TASK_DO || kind == TASK_TRY || instance->is_body;
 		if (instance->phase == INSTANCE_STARTED && (is_loop || (is_list && !instance->child_live)))

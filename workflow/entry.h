@@ -25,6 +25,7 @@
  * run.cancelled       runId, reason?, record?            values: the reason (a JSON text), the record
  * run.killed          runId, reason?, record?
  * run.suspended       runId, reason?                     run.resumed      runId
+ * run.retried         runId, reason?, timeout?           of a faulted run, which goes on from what was under way when it failed; timeout: when it is over now
  * task.started        runId, stepId, input, items? (for: how many)       values: input, for: the array
  *                     for: also `in`, the digest of the array; wait: `due`; listen: `since`, its events are not older; with a timeout: `timeout`, when it is over;
  *                     try: attemptDue?, retryUntil? (the limits of its first attempt and of all)
@@ -35,6 +36,8 @@
  * task.skipped        runId, stepId, input, output       its `if` did not hold; both are the same value
  * task.retrying       runId, stepId, attempt (the next), class (call) or error (try), due
  * task.caught         runId, stepId (of the try), error  its catch.do begins
+ * task.resumed        runId, stepId, timeout?, attemptDue?, retryUntil?, since?   follows run.retried: a task with others in it is under way again, its times
+ *                     begin anew; since: of a listen
  * attempt.started     runId, stepId, attempt, with, key, awaits? (true: for a child to end)   value: the evaluated arguments; key: the idempotency key
  * attempt.succeeded   runId, stepId, attempt, record, request?, response?      values: record, request, response
  * attempt.failed      runId, stepId, attempt, class, record, request?, response?, error? (value: the error of a child)
@@ -75,6 +78,7 @@
 	X(ENTRY_RUN_KILLED, "run.killed", 1)                  \
 	X(ENTRY_RUN_SUSPENDED, "run.suspended", 1)            \
 	X(ENTRY_RUN_RESUMED, "run.resumed", 1)                \
+	X(ENTRY_RUN_RETRIED, "run.retried", 1)                \
 	X(ENTRY_TASK_STARTED, "task.started", 1)              \
 	X(ENTRY_TASK_COMPLETED, "task.completed", 1)          \
 	X(ENTRY_TASK_FAULTED, "task.faulted", 1)              \
@@ -82,6 +86,7 @@
 	X(ENTRY_TASK_SKIPPED, "task.skipped", 1)              \
 	X(ENTRY_TASK_RETRYING, "task.retrying", 1)            \
 	X(ENTRY_TASK_CAUGHT, "task.caught", 1)                \
+	X(ENTRY_TASK_RESUMED, "task.resumed", 1)              \
 	X(ENTRY_ATTEMPT_STARTED, "attempt.started", 1)        \
 	X(ENTRY_ATTEMPT_SUCCEEDED, "attempt.succeeded", 1)    \
 	X(ENTRY_ATTEMPT_FAILED, "attempt.failed", 1)          \

@@ -319,6 +319,12 @@ static bool read_trigger(struct replay *r, size_t at, struct trigger *trigger, s
 		trigger->labels = find_json(r, entry->data, "labels");
 		trigger->parent = json_get(entry->data, "parent");
 		return trigger->input.data != NULL;
+	case ENTRY_RUN_RETRIED: {
+		const struct json *reason = find_json(r, entry->data, "reason");
+		trigger->kind = TRIGGER_RETRY;
+		trigger->reason = json_is(reason, JSON_STRING) ? reason->string.text : NULL;
+		return true;
+	}
 	case ENTRY_DOCUMENT_ADDED:
 	case ENTRY_ATTEMPT_SUCCEEDED:
 		attempt_outcome(r, at, trigger, outcome);
@@ -450,6 +456,8 @@ static int decide_again(struct replay *r, struct error *error)
 		goto end;
 	for (size_t i = 0; i < made && error->code == ERR_NONE; i++)
 		workflow_apply(&r->state, &r->entries[at + i], error);
+	if (error->code == ERR_NONE)
+		state_settle(&r->state);
 	result->entries += made;
 	r->seq_last = r->entries[at + made - 1].seq;
 	r->at += made;

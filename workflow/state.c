@@ -38,6 +38,8 @@ enum run_status run_status_after(enum run_status status, const struct entry *ent
 		return RUN_CANCELLED;
 	case ENTRY_RUN_SUSPENDED:
 		return RUN_SUSPENDED;
+	case ENTRY_RUN_RETRIED:
+		return json_get_boolean(entry->data, "waits", false) ? RUN_WAITING : RUN_RUNNING;
 	default:
 		if (!entry_kind_touches_run(entry->kind) || run_status_ended(status) || (status == RUN_SUSPENDED && entry->kind != ENTRY_RUN_RESUMED))
 			return status;
@@ -495,7 +497,9 @@ void state_init(struct state *state, const struct definition *definition)
 
 void state_draft(struct state *draft, const struct state *base, struct arena *arena)
 {
+	CHECK(base->closing_count == 0); /* state_settle() */
 	*draft = *base;
+	draft->closings = NULL;
 	draft->base = base;
 	draft->arena = arena;
 	draft->instances = NULL;
@@ -505,6 +509,12 @@ void state_draft(struct state *draft, const struct state *base, struct arena *ar
 	draft->consumed = NULL;
 	draft->consumed_count = draft->consumed_cap = 0;
 	list_init(&draft->live);
+}
+
+static void drop_closings(struct state *state)
+{
+	while (state->closing_count > 0)
+		free(state->closings[--state->closing_count].step);
 }
 
 void state_close(struct state *state)
@@ -523,6 +533,8 @@ void state_close(struct state *state)
 			free((void *)value->bytes.data);
 			free(value);
 		}
+	drop_closings(state);
+	free(state->closings);
 	free(state->instances);
 	free(state->values);
 	free(state->parent_run);
@@ -601,8 +613,11 @@ static void take_earlier(int64_t *earliest_ms, const struct instance *instance)
 
 int64_t state_next_deadline_ms(const struct state *state)
 {
-	int64_t earliest_ms = run_status_ended(state->status) ? 0 : state->timeout_ms;
+	int64_t earliest_ms = state->timeout_ms;
 
+	CHECK(state->closing_count == 0);
+	if (run_status_ended(state->status))
+		return 0;
 	LIST_EACH(link, &state->live)
 		take_earlier(&earliest_ms, CONTAINER_OF(link, struct instance, live));
 	if (!state->base)
@@ -645,7 +660,8 @@ bool state_ends_wait(const struct state *state, const struct entry *entry, int64
 
 bool state_is_idle(const struct state *state)
 {
-	return state->in_flight_count == 0;
+	CHECK(state->closing_count == 0);
+	return state->in_flight_count == 0 || run_status_ended(state->status);
 }
 
 bool state_only_waits(const struct state *state)
@@ -863,6 +879,17 @@ static int apply_timer(struct state *state, const struct entry *entry, struct ar
 	return 0;
 }
 
+/* A fork that ended before all of its branches that had been cut off were entered again. */
+static void forget_again(struct state *state, struct instance *fork)
+{
+	fork->again = 0;
+	for (size_t i = 0; i < fork->task->body.count; i++) {
+		struct instance *branch = edit(state, fork->task->body.tasks[i], false, fork->path, fork->path_count);
+		if (branch)
+			branch->again = 0;
+	}
+}
+
 static int apply_task(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
 {
 	struct step_id id;
@@ -875,8 +902,8 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 
 	if (!live) { /* It begins here: task.started, or a pure task's only entry. */
 		struct instance *sequence = edit_sequence(state, task, id.iterations, id.iteration_count, entry->seq);
-		bool branch = task->parent->kind == TASK_FORK;
-		if (!sequence || (branch ? sequence->next_iteration != task->index :
+		bool branch = task->parent->kind == TASK_FORK, again = branch && sequence && sequence->again > 0 && instance && instance->again;
+		if (!sequence || (branch ? sequence->next_iteration != task->index && !again :
 					   sequence->child_live || sequence->cursor != task->index || sequence->in_handler != task->in_handler))
 			return corrupt(state, entry, "it is not this task's turn", error);
 		if (id.execution != state_next_execution(state, task, id.iterations, id.iteration_count))
@@ -885,12 +912,22 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		    entry->kind != ENTRY_TASK_FAULTED)
 			return corrupt(state, entry, "the task is not under way", error);
 		instance = edit_or_add(state, task, false, id.iterations, id.iteration_count);
+		/* Of one that was cut off they are most likely the same again: held, that their place stays known. */
+		struct value *held_input = NULL, *held_with = NULL;
+		set_value(state, &held_input, instance->input);
+		set_value(state, &held_with, instance->with);
 		set_value(state, &instance->output, NULL);
 		release_values(state, instance);
 		if (branch) {
-			sequence->next_iteration++;
+			sequence->next_iteration += !again;
+			sequence->again -= again;
 			sequence->live_count++;
 		}
+		if (task->kind == TASK_FORK && instance->again > 0)
+			forget_again(state, instance);
+		instance->again = 0;
+		if (entry->kind == ENTRY_TASK_FAULTED)
+			state->failed_seq = entry->seq;
 		count_execution(state, instance, id.execution);
 		instance->cursor = 0;
 		set_in_flight(state, instance, false, 0);
@@ -908,6 +945,9 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 		if (entry->kind == ENTRY_TASK_STARTED) {
 			sequence->child_live = !branch;
 			set_value(state, &instance->input, take_value(state, entry, "input"));
+			set_value(state, &instance->with, held_with); /* until its attempt starts */
+			set_value(state, &held_input, NULL);
+			set_value(state, &held_with, NULL);
 			if (task->kind == TASK_DO || task->kind == TASK_TRY)
 				set_value(state, &instance->current, instance->input);
 			instance->attempt = task->kind == TASK_TRY;
@@ -919,6 +959,8 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 			set_phase(state, instance, task->kind == TASK_WAIT || task->kind == TASK_LISTEN ? INSTANCE_BACKING_OFF : INSTANCE_STARTED);
 			return 0;
 		}
+		set_value(state, &held_input, NULL);
+		set_value(state, &held_with, NULL);
 	} else if (entry->kind == ENTRY_TASK_STARTED || entry->kind == ENTRY_TASK_SKIPPED) {
 		return corrupt(state, entry, "the task is under way already", error);
 	}
@@ -1133,11 +1175,12 @@ static int apply_ended(struct state *state, const struct entry *entry, struct er
 		set_value(state, &state->output, take_value(state, entry, "output"));
 		set_phase(state, root, INSTANCE_COMPLETED);
 		break;
-	case ENTRY_RUN_FAULTED:
+	case ENTRY_RUN_FAULTED: /* what was under way stays as it was, for run.retried */
+		drop_closings(state);
 		state->status = RUN_FAULTED;
 		set_value(state, &state->error, take_value(state, entry, "error"));
-		set_phase(state, root, INSTANCE_FAULTED);
-		break;
+		state->ended_ms = entry->time_ms;
+		return 0;
 	default:
 		state->status = RUN_CANCELLED;
 		state->killed = entry->kind == ENTRY_RUN_KILLED;
@@ -1150,6 +1193,89 @@ static int apply_ended(struct state *state, const struct entry *entry, struct er
 		for (size_t i = 0; i < state->instance_slots; i++)
 			while (state->instances[i])
 				free_instance(state, state->instances[i]);
+	return 0;
+}
+
+/* A call or a wait that was under way when the run failed: its list is where it stood before it was entered. */
+static void cut_off(struct state *state, struct instance *instance)
+{
+	const struct task *task = instance->task;
+
+	set_in_flight(state, instance, false, 0);
+	set_phase(state, instance, INSTANCE_CANCELLED);
+	release_holder(state, task, instance->path, instance->path_count);
+	if (task->parent->kind != TASK_FORK)
+		return;
+	instance->again = 1;
+	edit(state, task->parent, false, instance->path, task->parent->loop_depth)->again++;
+}
+
+/* A branch of a fork that failed without having been under way; elsewhere the place in the list is enough. */
+static void mark_failed_branch(struct state *state, const struct instance *fork)
+{
+	for (size_t i = 0; i < fork->next_iteration; i++) {
+		const struct instance *known = state_find(state, fork->task->body.tasks[i], false, fork->path, fork->path_count);
+		if (!known || known->phase != INSTANCE_FAULTED || known->start_seq != state->failed_seq)
+			continue;
+		edit(state, known->task, false, known->path, known->path_count)->again = 1;
+		edit(state, fork->task, false, fork->path, fork->path_count)->again++;
+	}
+}
+
+int state_may_retry(const struct state *state, struct error *error)
+{
+	const struct instance *root = state_root(state);
+
+	if (state->status != RUN_FAULTED)
+		return error_set(error, ERR_EXISTS, "run %s is %s; only a run that has faulted can be retried", state->id,
+				 state->killed ? "killed" : run_status_name(state->status));
+	/* run.created and run.faulted alone. */
+	if (!root || state->entry_count == 2)
+		return error_set(error, ERR_EXISTS, "run %s failed before its first task, at its input or its timeout; submit it again as it should be", state->id);
+	return 0;
+}
+
+/* What was under way begins anew: calls and waits where they stood in their lists; what holds them goes on. */
+static int apply_retried(struct state *state, const struct entry *entry, struct error *error)
+{
+	struct error why = {0};
+
+	if (state_may_retry(state, &why) != 0)
+		return corrupt(state, entry, "a faulted run", error);
+	if (!read_time(entry, "timeout", &state->timeout_ms))
+		return corrupt(state, entry, "a time that is none", error);
+	state->status = RUN_RUNNING;
+	state->retry_count++;
+	state->ended_ms = 0;
+	set_value(state, &state->error, NULL);
+	set_value(state, &state->emitted, NULL);
+	const struct list *lists[] = {state->base ? &state->base->live : NULL, &state->live};
+	for (size_t i = state->base == NULL; i < COUNT_OF(lists); i++)
+		LIST_EACH_SAFE(link, lists[i]) {
+			struct instance *was = CONTAINER_OF(link, struct instance, live);
+			if (was->is_body)
+				continue;
+			if (was->task->kind == TASK_CALL || was->task->kind == TASK_WAIT)
+				cut_off(state, edit(state, was->task, false, was->path, was->path_count));
+			else if (was->task->kind == TASK_FORK && state->failed_seq != 0)
+				mark_failed_branch(state, was);
+		}
+	return 0;
+}
+
+/* Its times begin anew. */
+static int apply_resumed(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
+{
+	struct step_id id;
+	const struct task *task = step_task(state, entry, arena, &id);
+	struct instance *instance = task && task->parent ? edit(state, task, false, id.iterations, id.iteration_count) : NULL;
+
+	if (!instance || instance->execution != id.execution || (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
+		return corrupt(state, entry, "the task was not under way", error);
+	if (!read_time(entry, "timeout", &instance->timeout_ms) || !read_time(entry, "attemptDue", &instance->attempt_due_ms) ||
+	    !read_time(entry, "retryUntil", &instance->retry_until_ms))
+		return corrupt(state, entry, "a time that is none", error);
+	instance->waits_since_ms = entry->time_ms;
 	return 0;
 }
 
@@ -1215,6 +1341,51 @@ static void forget_finished(struct state *state, const struct entry *entry, stru
 		free_instance(state, body);
 }
 
+/* Held back, that it can be let go. A task that was not under way leaves a record by its fault, which has to be there. */
+static bool is_closing(const struct state *state, const struct entry *entry)
+{
+	struct arena arena;
+	uint64_t execution = 0;
+
+	if (entry->kind != ENTRY_TASK_FAULTED && entry->kind != ENTRY_TASK_CANCELLED)
+		return false;
+	arena_init(&arena);
+	const struct instance *instance = state_find_step(state, json_get_text(entry->data, "stepId"), &arena, &execution);
+	arena_close(&arena);
+	return instance && instance->execution == execution && (instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF);
+}
+
+static void hold_back(struct state *state, const struct entry *entry)
+{
+	if (state->closing_count == state->closing_cap) {
+		state->closing_cap = state->closing_cap ? state->closing_cap * 2 : TABLE_SLOTS_MIN;
+		state->closings = memory_resize(state->closings, state->closing_cap * sizeof *state->closings);
+	}
+	state->closings[state->closing_count++] = (struct closing){
+		.step = memory_text(json_get_text(entry->data, "stepId")), .kind = entry->kind, .seq = entry->seq, .time_ms = entry->time_ms,
+	};
+}
+
+void state_settle(struct state *state)
+{
+	struct arena arena;
+
+	if (state->closing_count == 0)
+		return;
+	arena_init(&arena);
+	for (size_t i = 0; i < state->closing_count; i++) {
+		const struct closing *closing = &state->closings[i];
+		struct entry entry = {.kind = closing->kind, .data = json_object(&arena), .seq = closing->seq, .time_ms = closing->time_ms};
+		struct error error = {0};
+		json_set_text(&arena, entry.data, "stepId", closing->step);
+		if (apply_task(state, &entry, &arena, &error) != 0) /* it was under way when it was held back, and nothing came between */
+			check_failed(__FILE__, __LINE__, error.message);
+		forget_finished(state, &entry, &arena);
+	}
+	arena_close(&arena);
+	drop_closings(state);
+}
+
 int workflow_apply(struct state *state, const struct entry *entry, struct error *error)
 {
 	struct arena arena;
@@ -1222,6 +1393,15 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 
 	if (entry->kind != ENTRY_RUN_CREATED && state->entry_count == 0)
 		return corrupt(state, entry, "the run was not created", error);
+	if (!state->base && is_closing(state, entry)) {
+		hold_back(state, entry);
+		state->status = run_status_after(state->status, entry);
+		state->entry_count++;
+		state->seq_last = entry->seq;
+		return 0;
+	}
+	if (entry->kind != ENTRY_RUN_FAULTED)
+		state_settle(state);
 	arena_init(&arena);
 	switch (entry->kind) {
 	case ENTRY_RUN_CREATED:
@@ -1235,6 +1415,12 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 		break;
 	case ENTRY_RUN_SUSPENDED:
 	case ENTRY_RUN_RESUMED:
+		break;
+	case ENTRY_RUN_RETRIED:
+		rc = apply_retried(state, entry, error);
+		break;
+	case ENTRY_TASK_RESUMED:
+		rc = apply_resumed(state, entry, &arena, error);
 		break;
 	case ENTRY_TASK_STARTED:
 	case ENTRY_TASK_COMPLETED:
@@ -1323,6 +1509,7 @@ struct digest state_digest(const struct state *state)
 	struct buffer out;
 	size_t count = 0;
 
+	CHECK(state->closing_count == 0);
 	arena_init(&arena);
 	buffer_init(&out, STATE_TEXT_MAX);
 	buffer_printf(&out, "%s %s %d timeout=%" PRId64, state->id, run_status_name(state->status), state->killed, state->timeout_ms);
@@ -1347,7 +1534,7 @@ struct digest state_digest(const struct state *state)
 				buffer_printf(&line, "#%" PRIu64, instance->path[i]);
 			buffer_printf(&line, "@%" PRIu64 " scope=%" PRIu64 " floor=%" PRIu64 " used=%" PRIu64 " exited=%d", instance->execution, instance->scope,
 				      instance->floor, instance->used, instance->exited);
-			buffer_printf(&line, " winner=%zu handler=%d until=%" PRId64 "/%" PRId64 "/%" PRId64, instance->winner, instance->in_handler, instance->timeout_ms, instance->attempt_due_ms,
+			buffer_printf(&line, " winner=%zu again=%" PRIu64 " handler=%d until=%" PRId64 "/%" PRId64 "/%" PRId64, instance->winner, instance->again, instance->in_handler, instance->timeout_ms, instance->attempt_due_ms,
 				      instance->retry_until_ms);
 			print_value(&line, "caught", instance->error);
 			buffer_printf(&line, " %s cursor=%zu child=%d items=%" PRIu64 " next=%" PRIu64 " done=%" PRIu64 " live=%" PRIu64

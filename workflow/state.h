@@ -101,11 +101,21 @@ struct instance {
 	int64_t timeout_ms; /* any task: when it is over; 0: never */
 
 	uint64_t start_seq;
+	/* A branch of a fork that was cut off by the run's fault, and will be entered again; a fork: how many of its branches are like that. */
+	uint64_t again;
 	bool copied; /* drafts only: a changed copy of the base's */
 	bool base_live; /* drafts only: a copy of one that is in the base's list of live ones */
 	/* In the order of starting, while the phase is STARTED or BACKING_OFF. A draft's list holds those that began in it and are not in the base's. */
 	struct list live;
 	struct instance *next; /* in its hash chain */
+};
+
+/* An entry that ends a task without an output, and is not folded in yet: see state_settle(). */
+struct closing {
+	char *step;
+	enum entry_kind kind;
+	uint64_t seq;
+	int64_t time_ms;
 };
 
 struct state {
@@ -118,6 +128,7 @@ struct state {
 	bool killed;
 	struct value *input, *output, *error;
 	struct value *context; /* what was exported last; NULL: {} (D3) */
+	unsigned retry_count; /* how often it was gone on with */
 	unsigned depth; /* runs around it, of which each is a child of the next */
 	char *parent_run, *parent_step; /* NULL: it is no child; a draft's are the base's */
 	int64_t created_ms, ended_ms, timeout_ms; /* timeout: when the run is over; 0: never */
@@ -134,6 +145,9 @@ struct state {
 	struct value **values;
 	size_t value_slots, value_count, inline_bytes;
 	struct list live;
+	struct closing *closings; /* real state only */
+	size_t closing_count, closing_cap;
+	uint64_t failed_seq; /* of the last task that faulted without having been under way; 0: none */
 };
 
 void state_init(struct state *state, const struct definition *definition);
@@ -141,8 +155,14 @@ void state_close(struct state *state);
 /* The draft must be dropped (nothing to free: it lives in the arena) before the base changes. */
 void state_draft(struct state *draft, const struct state *base, struct arena *arena);
 
-/* Fold one entry in. ERR_CORRUPT when it cannot follow what was there: the entry, what was expected. */
+/* Fold one entry in. ERR_CORRUPT when it cannot follow what was there: the entry, what was expected.
+ * A fault ends task after task outwards, and only the last entry says whether it has ended the run too. A run that it ended keeps the state from before
+ * that, from which run.retried goes on. So the real state holds such entries back until another one follows, or state_settle() says that none does: to
+ * be called where the entries of a commit end, before anybody looks at the state. */
 int workflow_apply(struct state *state, const struct entry *entry, struct error *error);
+void state_settle(struct state *state);
+/* ERR_EXISTS and why, for people: only a run that has faulted, and not for its input, can be gone on with. */
+int state_may_retry(const struct state *state, struct error *error);
 
 /* Looks through a draft. NULL: never entered. */
 const struct instance *state_find(const struct state *state, const struct task *task, bool is_body, const uint64_t *path, size_t path_count);

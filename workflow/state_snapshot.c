@@ -16,18 +16,18 @@
 /* Raised when what is written changes, or what the fold makes of an entry. */
 enum { SNAPSHOT_FORMAT = 2 };
 
-#define STATE_NUMBERS(X) X(depth) X(created_ms) X(timeout_ms) X(seq_first) X(seq_last) X(entry_count) X(fact_count) X(rejected_count)
+#define STATE_NUMBERS(X) X(retry_count) X(depth) X(created_ms) X(timeout_ms) X(seq_first) X(seq_last) X(entry_count) X(fact_count) X(rejected_count)
 #define STATE_VALUES(X) X(input) X(output) X(error) X(context) X(emitted)
 #define INSTANCE_NUMBERS(X) \
 	X(phase) X(execution) X(scope) X(floor) X(used) X(started_ms) X(cursor) X(child_live) X(item_count) X(next_iteration) X(done_count) \
 	X(live_count) X(winner) X(exited) X(in_handler) X(attempt_due_ms) X(retry_until_ms) X(attempt) X(failures) X(in_flight) X(due_ms) \
-	X(waits_since_ms) X(timeout_ms) X(start_seq) X(since_ms) X(last_seq) X(met) X(until_met) X(satisfied)
+	X(waits_since_ms) X(timeout_ms) X(start_seq) X(again) X(since_ms) X(last_seq) X(met) X(until_met) X(satisfied)
 #define INSTANCE_VALUES(X) X(input) X(output) X(context) X(current) X(items) X(error) X(with) X(correlation)
 
 /* Whoever adds a member comes by here. */
 #if __SIZEOF_POINTER__ == 8
-_Static_assert(sizeof(struct instance) == 456, "a new member of an instance has to be written, too");
-_Static_assert(sizeof(struct state) == 360, "a new member of a state has to be written, too");
+_Static_assert(sizeof(struct instance) == 464, "a new member of an instance has to be written, too");
+_Static_assert(sizeof(struct state) == 392, "a new member of a state has to be written, too");
 #endif
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -106,7 +106,7 @@ void state_snapshot_print(const struct state *state, const char *program_version
 	struct tasks tasks = {0};
 	uint64_t live = 0;
 
-	CHECK(!state->base && state->entry_count > 0 && !run_status_ended(state->status));
+	CHECK(!state->base && state->entry_count > 0 && !run_status_ended(state->status) && state->closing_count == 0);
 	packed_put(out, SNAPSHOT_FORMAT);
 	packed_put_bytes(out, bytes_text(program_version));
 	buffer_add(out, state->definition->digest.bytes, sizeof state->definition->digest.bytes);

@@ -456,6 +456,11 @@ static void add_task_entry(struct view *v, const struct entry *entry)
 	case ENTRY_TASK_CAUGHT:
 		json_set_text(v->arena, task, "status", "running");
 		break;
+	case ENTRY_TASK_RESUMED:
+		json_set_text(v->arena, task, "status", json_get(entry->data, "since") ? "waiting" : "running");
+		json_remove(task, "endSeq");
+		json_remove(task, "error");
+		break;
 	case ENTRY_TIMER_FIRED:
 		if (strcmp(json_get_text(entry->data, "timer"), "retry") == 0) /* the next attempt of a try begins */
 			json_set_number(v->arena, task, "attempts", json_get_number(task, "attempts", 0) + 1);
@@ -628,6 +633,14 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 
 	v->status = run_status_after(v->status, entry);
 	switch (entry->kind) {
+	case ENTRY_RUN_RETRIED: { /* in between it waited for whoever retried it */
+		interval_add(&v->queued, (v->ended_ms - v->created_ms) * 1000, (entry->time_ms - v->created_ms) * 1000);
+		v->ended_ms = 0;
+		v->record = NULL;
+		json_set(v->arena, v->run, "error", json_null(v->arena));
+		json_set_number(v->arena, v->run, "retries", json_get_number(v->run, "retries", 0) + 1);
+		break;
+	}
 	case ENTRY_RUN_COMPLETED:
 	case ENTRY_RUN_FAULTED:
 	case ENTRY_RUN_CANCELLED:
@@ -784,7 +797,7 @@ struct json *view_entry(struct arena *arena, const struct entry *entry)
 
 #define KIND(kind) ((uint64_t)1 << (kind))
 const uint64_t view_cloud_event_kinds = KIND(ENTRY_RUN_CREATED) | KIND(ENTRY_RUN_COMPLETED) | KIND(ENTRY_RUN_FAULTED) | KIND(ENTRY_RUN_CANCELLED) |
-					KIND(ENTRY_RUN_KILLED) | KIND(ENTRY_RUN_SUSPENDED) | KIND(ENTRY_RUN_RESUMED) | KIND(ENTRY_TASK_STARTED) |
+					KIND(ENTRY_RUN_KILLED) | KIND(ENTRY_RUN_SUSPENDED) | KIND(ENTRY_RUN_RESUMED) | KIND(ENTRY_RUN_RETRIED) | KIND(ENTRY_TASK_STARTED) |
 					KIND(ENTRY_TASK_COMPLETED) | KIND(ENTRY_TASK_FAULTED) | KIND(ENTRY_TASK_CANCELLED) | KIND(ENTRY_TASK_RETRYING) |
 					KIND(ENTRY_EVENT_EMITTED) | KIND(ENTRY_EVENT_CONSUMED);
 
@@ -805,6 +818,7 @@ static const struct lifecycle {
 	{ENTRY_RUN_KILLED, TYPE "workflow.cancelled.v1", "cancelledAt", "", NULL},
 	{ENTRY_RUN_SUSPENDED, TYPE "workflow.suspended.v1", "suspendedAt", "", NULL},
 	{ENTRY_RUN_RESUMED, TYPE "workflow.resumed.v1", "resumedAt", "", NULL},
+	{ENTRY_RUN_RETRIED, TYPE "workflow.resumed.v1", "resumedAt", "", NULL},
 	{ENTRY_TASK_STARTED, TYPE "task.created.v1", "createdAt", "-created", NULL},
 	{ENTRY_TASK_STARTED, TYPE "task.started.v1", "startedAt", "", NULL},
 	{ENTRY_TASK_STARTED, TYPE "workflow.correlation-started.v1", "startedAt", "-correlation", "since"},

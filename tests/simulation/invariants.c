@@ -204,7 +204,7 @@ static void check_child_created(struct world *world, struct run_model *run, cons
 	if (!step || strlen(run->id) != CHILDREN_ID_LEN || strncmp(step->key, run->id, CHILDREN_ID_LEN) != 0)
 		broken(world, run, "it is the child of a step that has another key");
 	run->parent_step = memory_text(step_id);
-	run->is_awaited = json_get_boolean(parent, "awaited", false);
+	run->is_awaited = run->was_awaited = json_get_boolean(parent, "awaited", false);
 	run->depth = (unsigned)json_get_number(parent, "depth", 0);
 	if (run->depth != run->parent->depth + 1 || run->depth > RUN_DEPTH_MAX)
 		broken(world, run, "it is at depth %u, its parent at %u", run->depth, run->parent->depth);
@@ -219,7 +219,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 	if (!time_parse(json_get_text(entry->data, "wakes") ? json_get_text(entry->data, "wakes") : "", &run->wake_ms))
 		run->wake_ms = 0;
 	run->rested_ms = entry->time_ms;
-	if (run->ended)
+	if (run->ended && entry->kind != ENTRY_RUN_RETRIED)
 		broken(world, run, "%s after the run's end", entry_kind_name(entry->kind));
 	if (run->created == (entry->kind == ENTRY_RUN_CREATED))
 		broken(world, run, "%s: a run is created first, and once", entry_kind_name(entry->kind));
@@ -246,6 +246,26 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 			for (struct step_model *at = run->steps[i]; at; at = at->next)
 				if (at->started && !at->ended)
 					broken(world, run, "the run ends while %s is under way", at->id);
+		if (entry->kind == ENTRY_RUN_FAULTED)
+			world_plan_retry(world, run);
+		break;
+	case ENTRY_RUN_RETRIED:
+		if (!run->ended || run->ended_by != ENTRY_RUN_FAULTED)
+			broken(world, run, "it is retried, but has not faulted");
+		run->ended = run->is_awaited = false;
+		run->retry_count++;
+		run->timeout.due_ms = 0;
+		read_time(world, run, entry, "timeout", &run->timeout);
+		world->counters.retried++;
+		break;
+	case ENTRY_TASK_RESUMED: /* its fault or cancellation does not count */
+		if (run->retry_count == 0 || !step->ended || step->open || step->key[0])
+			broken(world, run, "%s is resumed, but was no task with others in it that had ended", step->id);
+		step->ended = false;
+		step->timeout.due_ms = step->attempt_due.due_ms = 0;
+		read_time(world, run, entry, "timeout", &step->timeout);
+		read_time(world, run, entry, "attemptDue", &step->attempt_due);
+		world->counters.resumed++;
 		break;
 	case ENTRY_TASK_STARTED:
 		if (step->started || step->ended)
@@ -351,6 +371,7 @@ void check_committed(void *arg, const char *run_id, uint64_t seq_last, bool ende
 	for (size_t i = 0; i < count; i++)
 		if (workflow_apply(&fold, &entries[i], &error) != 0)
 			broken(world, run, "the stored entries cannot be folded: %s", error.message);
+	state_settle(&fold);
 	struct digest a = state_digest(&fold), b = state_digest(live);
 	if (!digest_equal(&a, &b))
 		broken(world, run, "the state in memory is not the fold of the stored entries");
@@ -448,9 +469,9 @@ static void check_children(struct world *world, struct run_model *run, const str
 		const struct run_model *child = world_run_model(world, child_id);
 		if (!child || !child->created)
 			broken(world, run, "%s is over, but what it runs is not there", step_id);
-		if (child->is_awaited != task->awaits || strcmp(child->parent_step, step_id) != 0 || child->parent != run)
+		if (child->was_awaited != task->awaits || strcmp(child->parent_step, step_id) != 0 || child->parent != run)
 			broken(world, run, "%s has a child of another step", step_id);
-		if (!task->awaits)
+		if (!task->awaits || child->retry_count > 0) /* what was there when the parent looked is not its end any more */
 			continue;
 		if (!child->ended || (completed != (child->ended_by == ENTRY_RUN_COMPLETED)))
 			broken(world, run, "%s %s, its child has ended otherwise", step_id, completed ? "has completed" : "has failed");

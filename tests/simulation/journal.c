@@ -118,7 +118,7 @@ static void store_entry(struct world *world, struct entry *entry)
 		}
 		run->seqs[run->seq_count++] = entry->seq;
 		check_stored(world, run, entry);
-		if (entry->kind == ENTRY_RUN_CREATED)
+		if (entry->kind == ENTRY_RUN_CREATED || entry->kind == ENTRY_RUN_RETRIED)
 			events_feed(world);
 	} else if (entry->kind == ENTRY_DEFINITION_ADDED) {
 		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
@@ -153,6 +153,7 @@ static void check_snapshot(struct world *world, struct run_model *run, const str
 	for (size_t i = 0; i < count; i++)
 		if (workflow_apply(&folded, &entries[i], &error) != 0)
 			broken(world, run, "%s", error.message);
+	state_settle(&folded);
 	struct digest a = state_digest(&read), b = state_digest(&folded);
 	/* Entries that only travel with the run, like document.added, are not counted by a fold of its own. */
 	if (!digest_equal(&a, &b) || read.seq_last != folded.seq_last || read.seq_first != folded.seq_first)
@@ -183,6 +184,11 @@ static void commit_one(struct world *world, struct store_append *append)
 		const struct run_model *known = entry->kind == ENTRY_RUN_CREATED ? world_run_model(world, json_get_text(entry->data, "runId")) : NULL;
 		if (known && known->created) {
 			error_set(&append->error, ERR_EXISTS, "there is a run of this id");
+			return;
+		}
+		const struct run_model *retried = entry->kind == ENTRY_RUN_RETRIED ? world_run_model(world, json_get_text(entry->data, "runId")) : NULL;
+		if (retried && (!retried->ended || retried->ended_by != ENTRY_RUN_FAULTED)) {
+			error_set(&append->error, ERR_EXISTS, "the run has not faulted");
 			return;
 		}
 		struct digest key;

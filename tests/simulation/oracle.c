@@ -144,9 +144,54 @@ static struct record **bucket_of(struct oracle *o, const char *step)
 	return &o->records[hash % BUCKETS];
 }
 
+static struct record *find_record(struct oracle *o, const struct entry *entry)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct record *record = o->records[i]; record; record = record->next)
+			if (record->entry == entry)
+				return record;
+	return NULL;
+}
+
+static bool began_before(const struct entry *entries, size_t at)
+{
+	const char *step = json_get_text(entries[at].data, "stepId");
+
+	for (size_t i = 0; i < at; i++)
+		if (entries[i].kind == ENTRY_TASK_STARTED && strcmp(json_get_text(entries[i].data, "stepId"), step) == 0)
+			return true;
+	return false;
+}
+
+/* The run was gone on with: what its fault had ended did not happen. A task that holds others goes on, its end is still to come; any other is
+ * entered once more. */
+static void undo_fault(struct oracle *o, const struct entry *entries, size_t retried)
+{
+	struct step_id id;
+	bool began = true;
+
+	CHECK(retried >= 2 && entries[retried - 1].kind == ENTRY_RUN_FAULTED);
+	for (size_t i = retried - 1; began && i-- > 0 && (entries[i].kind == ENTRY_TASK_FAULTED || entries[i].kind == ENTRY_TASK_CANCELLED);) {
+		CHECK(step_id_parse(o->arena, json_get_text(entries[i].data, "stepId"), &id));
+		const struct task *task = definition_find_task(o->run->definition, id.reference);
+		struct record *record = find_record(o, &entries[i]);
+		began = began_before(entries, i); /* one that did not was the first of it */
+		o->ended--;
+		record->met = true;
+		if (!began || task->kind == TASK_CALL || task->kind == TASK_WAIT)
+			continue;
+		struct record **link = bucket_of(o, record->step);
+		while (*link != record)
+			link = &(*link)->next;
+		*link = record->next;
+	}
+}
+
 static void read_records(struct oracle *o, const struct entry *entries, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
+		if (entries[i].kind == ENTRY_RUN_RETRIED)
+			undo_fault(o, entries, i);
 		const char *step = json_get_text(entries[i].data, "stepId");
 		struct record *record;
 

@@ -67,7 +67,9 @@ struct run_model {
 	struct timer_model timeout;
 	const struct run_model *parent; /* NULL: it is no child */
 	char *parent_step;
-	bool is_awaited;
+	bool is_awaited; /* no more once it was retried */
+	bool was_awaited;
+	unsigned retry_count;
 	unsigned depth;
 	uint64_t ended_us;
 	bool recovering; /* the next load of it is the restart's */
@@ -136,7 +138,7 @@ struct attempt {
 };
 
 struct counters {
-	uint64_t ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
+	uint64_t retried, retries_refused, resumed, ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
 		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
 		listens, left_alone;
 };
@@ -186,7 +188,7 @@ struct world {
 	struct sent *sent; /* in order */
 	size_t sent_count, sent_cap;
 	struct list senders, listeners;
-	unsigned feed_count;
+	unsigned feed_count, retries_planned;
 	bool feeding;
 };
 
@@ -198,6 +200,7 @@ int64_t world_wall_ms(const struct world *world);
 void world_crash(struct world *world);
 struct run_model *world_run_model(struct world *world, const char *id);
 struct run_model *world_add_run(struct world *world, const char *id);
+void world_plan_retry(struct world *world, struct run_model *run); /* it has faulted: perhaps somebody goes on with it */
 
 /* Say what is broken, show the run's entries, exit 1. */
 _Noreturn void broken(struct world *world, const struct run_model *run, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_MIN = 6, RUNS_MAX = 12, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300, SLEEP_MAX_MS = 60000 };
+enum { RUNS_MIN = 6, RUNS_MAX = 12, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300, SLEEP_MAX_MS = 60000,
+       RETRIES_MAX = 3 /* of one run */,
+       RETRIES_OF_SEED_MAX = 24 /* a run that runs itself begins a tree of runs with each */ };
 
 static const int64_t wall_start_ms = 1790000000000; /* September 2026 */
 
@@ -269,6 +271,8 @@ struct client {
 	const struct json *labels;
 	struct engine_submit submit;
 	struct engine_cancel cancel;
+	struct engine_retry retry;
+	unsigned retries_before;
 	struct entry extra;
 	struct engine_watch watch;
 	bool watching, waiting;
@@ -407,6 +411,61 @@ static struct client *new_client(struct world *world, struct run_model *run)
 	list_init(&client->link);
 	list_add_last(&world->clients, &client->link);
 	return client;
+}
+
+static void on_retry(struct world *world, void *arg);
+
+static void on_retried(struct engine_retry *retry)
+{
+	struct client *client = retry->owner;
+	struct world *world = client->world;
+
+	client->waiting = false;
+	switch (retry->error.code) {
+	case ERR_NONE:
+		if (client->run->retry_count <= client->retries_before)
+			broken(world, client->run, "its retry is acknowledged, but not in the store");
+		break;
+	case ERR_EXISTS:
+		if (client->run->ended && client->run->ended_by == ENTRY_RUN_FAULTED && client->run->seq_count > 2)
+			broken(world, client->run, "it has faulted, but its retry is refused: %s", retry->error.message);
+		world->counters.retries_refused++;
+		break;
+	case ERR_FULL:
+	case ERR_BUSY:
+	case ERR_CANCELLED:
+		if (random_chance(&world->random, 700))
+			again(client, on_retry);
+		break;
+	default:
+		broken(world, client->run, "its retry fails: %s", retry->error.message);
+	}
+}
+
+static void on_retry(struct world *world, void *arg)
+{
+	struct client *client = arg;
+	struct error error = {0};
+
+	client->retry = (struct engine_retry){.id = client->run->id, .reason = random_chance(&world->random, 500) ? "once more" : NULL, .on_done = on_retried, .owner = client};
+	client->retries_before = client->run->retry_count;
+	client->waiting = true;
+	if (engine_retry(world->engine, &client->retry, &error) == 0)
+		return;
+	client->waiting = false;
+	if (error.code == ERR_BUSY)
+		again(client, on_retry);
+	else if (error.code != ERR_EXISTS)
+		broken(world, client->run, "its retry is refused: %s", error.message);
+}
+
+void world_plan_retry(struct world *world, struct run_model *run)
+{
+	if (run->retry_count < RETRIES_MAX && world->retries_planned < RETRIES_OF_SEED_MAX && random_chance(&world->random, 500))
+		world_at(world, random_below(&world->random, random_chance(&world->random, 300) ? 20000 : 8000000), false, on_retry, new_client(world, run));
+	else
+		return;
+	world->retries_planned++;
 }
 
 struct run_model *world_add_run(struct world *world, const char *id)
@@ -585,9 +644,9 @@ int world_run(uint64_t seed, const struct options *options)
 	char hex[DIGEST_HEX_LEN + 1];
 	digest_hex(&root, hex);
 	printf("seed %" PRIu64 ": runs=%" PRIu64 " entries=%zu crashes=%" PRIu64 " stops=%" PRIu64 " faults=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64
-	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " events=%zu consumed=%" PRIu64 " listens=%" PRIu64 " emits=%" PRIu64 " log=%.16s ok\n",
+	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " events=%zu consumed=%" PRIu64 " listens=%" PRIu64 " emits=%" PRIu64 " retried=%" PRIu64 " resumed=%" PRIu64 " log=%.16s ok\n",
 	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->fired, c->caught, c->tries, c->cancels, c->facts,
-	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, hex);
+	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, c->retried, c->resumed, hex);
 	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
 		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 " snapshots=%" PRIu64 " loads from one=%" PRIu64 " left alone=%" PRIu64 "\n",

@@ -111,6 +111,7 @@ static inline void fixture_trigger(struct fixture *f, struct trigger *trigger)
 		for (size_t k = 0; k < entry->value_count; k++)
 			kept->values[k].bytes = arena_bytes(&f->arena, entry->values[k].bytes);
 	}
+	state_settle(&f->state);
 }
 
 /* The undecided decision's need gets this answer: [value] or a text. */

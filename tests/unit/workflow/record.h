@@ -25,6 +25,7 @@ static inline void check_record(struct fixture *f)
 	state_init(&again, f->definition);
 	for (size_t i = 0; i < f->count; i++)
 		ck_assert_msg(workflow_apply(&again, &f->entries[i], &error) == 0, "%s", error.message);
+	state_settle(&again);
 	struct digest is = state_digest(&again), was = state_digest(&f->state);
 	ck_assert(digest_equal(&is, &was));
 	state_close(&again);
@@ -51,6 +52,7 @@ static inline void restart(struct fixture *f)
 	state_init(&f->state, f->definition);
 	for (size_t i = 0; i < f->count; i++)
 		ck_assert_msg(workflow_apply(&f->state, &f->entries[i], &error) == 0, "%s", error.message);
+	state_settle(&f->state);
 	after = state_digest(&f->state);
 	ck_assert(digest_equal(&before, &after));
 	fixture_simple(f, TRIGGER_RESTARTED);

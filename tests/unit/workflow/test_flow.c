@@ -177,6 +177,7 @@ START_TEST(executions_are_limited)
 			completed += f.decision.entries[i].kind == ENTRY_TASK_COMPLETED;
 			ck_assert_msg(workflow_apply(&f.state, &f.decision.entries[i], &error) == 0, "%s", error.message);
 		}
+		state_settle(&f.state);
 		trigger.kind = TRIGGER_CONTINUE;
 	}
 	ck_assert_int_eq(f.state.status, RUN_FAULTED);

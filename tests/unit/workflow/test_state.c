@@ -12,6 +12,7 @@ static struct digest fold(struct fixture *f, size_t count)
 	state_init(&state, f->definition);
 	for (size_t i = 0; i < count; i++)
 		ck_assert_msg(workflow_apply(&state, &f->entries[i], &error) == 0, "%s", error.message);
+	state_settle(&state);
 	struct digest digest = state_digest(&state);
 	state_close(&state);
 	return digest;
