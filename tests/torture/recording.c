@@ -501,7 +501,8 @@ static void print_file(const struct node *node, enum cut cut, unsigned until, co
 	resize(&data, &len, &cap, node->len);
 	if (node->len > 0)
 		memcpy(data, node->durable, node->len);
-	memcpy(order, node->pending, node->pending_count * sizeof(*order));
+	if (node->pending_count > 0)
+		memcpy(order, node->pending, node->pending_count * sizeof(*order));
 	for (unsigned i = node->pending_count; cut == CUT_RANDOM && i > 1; i--) {
 		unsigned other = (unsigned)draw(i), kept = order[other];
 
