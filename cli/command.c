@@ -122,6 +122,7 @@ int command_fail_error(struct command *command, const struct error *error, const
 	case ERR_DENIED:
 		return command_fail(command, STATUS_DENIED, NULL, "%s%s%s", before, colon, error->message);
 	case ERR_NOT_FOUND:
+	case ERR_GONE:
 		return command_fail(command, STATUS_NOT_FOUND, NULL, "%s%s%s", before, colon, error->message);
 	case ERR_EXISTS:
 		return command_fail(command, STATUS_CONFLICT, NULL, "%s%s%s", before, colon, error->message);
@@ -137,7 +138,8 @@ static enum exit_status status_of_http(long status)
 	switch (status) {
 	case 401:
 	case 403: return STATUS_DENIED;
-	case 404: return STATUS_NOT_FOUND;
+	case 404:
+	case 410: return STATUS_NOT_FOUND; /* it was there once */
 	case 409: return STATUS_CONFLICT;
 	default: return STATUS_ERROR;
 	}

@@ -28,6 +28,11 @@ enum {
 	MEMORY_RUNS_DEFAULT = 100000,
 	RECOVERY_RUNS_DEFAULT = 100000,
 	MEMORY_CONNECTIONS = 64,
+	JOURNAL_RUNS_DEFAULT = 30000,
+	JOURNAL_RUNS_MIN = 2000, /* some tiles */
+	JOURNAL_LOOKS = 10, /* at the file while runs come and go */
+	JOURNAL_LOOK_MS = 1500,
+	JOURNAL_REST_MS_MAX = 120000,
 	WARM_UP_RUNS = 20,
 	SYNC_SAMPLES = 200,
 	SYNC_IDLE_SAMPLES = 50,
@@ -202,11 +207,11 @@ static int make_folder(struct bench *bench)
 	return STATUS_OK;
 }
 
-static int start_daemon(struct bench *bench, const char *runtime_url)
+/* text: its configuration. */
+static int start_daemon_as(struct bench *bench, const char *text)
 {
 	struct command *command = bench->command;
 	char *config = arena_printf(&command->arena, "%s/reprise.yaml", bench->folder);
-	const char *text = runtime_url == NULL ? "runtimes: {}\n" : arena_printf(&command->arena, "runtimes:\n  bench:\n    kind: openai\n    url: %s\n    model: bench\n    concurrency: 64\n", runtime_url);
 	const char *arguments[] = {find_program(command, "reprised", "../daemon/reprised", "reprised"), "--config", config, "--data", bench->data_dir, "--listen",
 				   arena_printf(&command->arena, "unix:%s", bench->socket_path), NULL};
 	int status = write_text(command, config, text);
@@ -218,6 +223,12 @@ static int start_daemon(struct bench *bench, const char *runtime_url)
 		return command_fail(command, STATUS_ERROR, NULL, "%s", error.message);
 	bench->client_is_open = true;
 	return STATUS_OK;
+}
+
+static int start_daemon(struct bench *bench, const char *runtime_url)
+{
+	return start_daemon_as(bench, runtime_url == NULL ? "runtimes: {}\n" : arena_printf(&bench->command->arena,
+			       "runtimes:\n  bench:\n    kind: openai\n    url: %s\n    model: bench\n    concurrency: 64\n", runtime_url));
 }
 
 static int start_sim(struct bench *bench, const char **url)
@@ -648,6 +659,123 @@ int command_bench_memory(struct command *command)
 		for (size_t m = 0; m < COUNT_OF(marks); m++)
 			output_line(&command->output, "at %3u %%   %6.1f MiB resident, %6.1f MiB private", marks[m], resident[m] / 1048576, private[m] / 1048576);
 		output_line(&command->output, "growth     %.3f bytes of private memory a run from 25 %% on", (private[4] - private[1]) / ((double)runs * 0.75));
+	}
+done:
+	close_bench(&bench);
+	return status;
+}
+
+/* --- bench journal ------------------------------------------------------------------------------------------------ */
+
+/* In real time a run is in the lists for 30 days, its entries stay for 90, what is left stays for ever. Here each of these takes a second, one after
+ * the other, so that the bytes of each can be told apart; then all at once, for the size of the file while runs come and go. */
+#define RETENTION_CONFIG "runtimes: {}\nsigning: {checkpoint: {every: 1s}}\nretention: {runs: %s, entries: %s}\n"
+
+static int ask_stats(struct bench *bench, struct json **stats)
+{
+	struct request request = {.method = "GET", .path = "/v1/journal/stats"};
+	return bench_send(bench, &request, stats);
+}
+
+static double used_bytes(const struct json *stats)
+{
+	return json_get_number(stats, "databaseBytes", 0) - json_get_number(stats, "freeBytes", 0);
+}
+
+static int restart_daemon(struct bench *bench, const char *runs, const char *entries)
+{
+	if (bench->client_is_open)
+		client_close(&bench->client);
+	bench->client_is_open = false;
+	stop_process(&bench->daemon);
+	return start_daemon_as(bench, arena_printf(&bench->command->arena, RETENTION_CONFIG, runs, entries));
+}
+
+/* Until a figure of the journal has come to rest. *bytes: what is used then. */
+static int await_rest(struct bench *bench, const char *figure, double least, double *bytes)
+{
+	struct json *stats;
+	double before = -1;
+	int status;
+	for (int waited = 0; (status = ask_stats(bench, &stats)) == STATUS_OK; waited += JOURNAL_LOOK_MS) {
+		double now = json_get_number(stats, figure, 0);
+		if (now >= least && now == before)
+			break;
+		if (waited > JOURNAL_REST_MS_MAX)
+			return command_fail(bench->command, STATUS_ERROR, NULL, "after %d s %s is %.0f, at least %.0f was expected", JOURNAL_REST_MS_MAX / 1000, figure, now, least);
+		before = now;
+		sleep_ms(JOURNAL_LOOK_MS);
+	}
+	if (status == STATUS_OK)
+		*bytes = used_bytes(stats);
+	return status;
+}
+
+static int flood_journal(struct bench *bench, uint64_t runs, double *file_bytes)
+{
+	struct flood flood = {.bench = bench};
+	int status = STATUS_OK;
+	open_flood(&flood, "/v1/runs?wait=30s", "{\"definition\":\"bench/no-op:1.0.0\",\"input\":{}}");
+	start_flood(&flood);
+	for (size_t i = 0; status == STATUS_OK && i < JOURNAL_LOOKS; i++) {
+		struct json *stats;
+		if ((status = flood_to(&flood, runs * (i + 1) / JOURNAL_LOOKS, runs)) == STATUS_OK && (status = ask_stats(bench, &stats)) == STATUS_OK && file_bytes != NULL)
+			file_bytes[i] = json_get_number(stats, "databaseBytes", 0);
+	}
+	return close_flood(&flood, status);
+}
+
+int command_bench_journal(struct command *command)
+{
+	struct arena *arena = &command->arena;
+	struct bench bench = {.command = command};
+	uint64_t runs = JOURNAL_RUNS_DEFAULT;
+	double empty, listed, entries, rest, file_bytes[JOURNAL_LOOKS];
+	struct json *stats;
+	int status = command_number(command, "runs", RUNS_MAX, &runs);
+	if (status != STATUS_OK)
+		return status;
+	if (runs < JOURNAL_RUNS_MIN)
+		return command_fail(command, STATUS_USAGE, NULL, "--runs %llu: at least %d are needed", (unsigned long long)runs, JOURNAL_RUNS_MIN);
+	if ((status = make_folder(&bench)) != STATUS_OK || (status = restart_daemon(&bench, "forever", "forever")) != STATUS_OK ||
+	    (status = register_definition(&bench, NO_OP_DEFINITION)) != STATUS_OK || (status = ask_stats(&bench, &stats)) != STATUS_OK)
+		goto done;
+	empty = used_bytes(stats);
+	if ((status = flood_journal(&bench, runs, NULL)) != STATUS_OK || (status = ask_stats(&bench, &stats)) != STATUS_OK)
+		goto done;
+	listed = used_bytes(stats);
+	double all = json_get_number(stats, "entries", 0);
+	if ((status = restart_daemon(&bench, "1s", "forever")) != STATUS_OK || (status = await_rest(&bench, "removedRuns", (double)runs, &entries)) != STATUS_OK ||
+	    (status = restart_daemon(&bench, "1s", "1s")) != STATUS_OK || (status = await_rest(&bench, "prunedEntries", all - 1024, &rest)) != STATUS_OK ||
+	    (status = restart_daemon(&bench, "1s", "2s")) != STATUS_OK)
+		goto done;
+	uint64_t start_us = clock_us();
+	if ((status = flood_journal(&bench, runs, file_bytes)) != STATUS_OK)
+		goto done;
+	double seconds = (double)(clock_us() - start_us) / 1e6, count = (double)runs;
+
+	struct json *result = json_object(arena), *files = json_array(arena);
+	json_set_text(arena, result, "machine", describe_machine(arena));
+	json_set_number(arena, result, "runs", count);
+	json_set_number(arena, result, "entriesPerRun", rounded(all / count));
+	json_set_number(arena, result, "bytesPerRunListed", rounded((listed - empty) / count));
+	json_set_number(arena, result, "bytesPerRunOfEntries", rounded((entries - empty) / count));
+	json_set_number(arena, result, "bytesPerRunForEver", rounded((rest - empty) / count));
+	for (size_t i = 0; i < JOURNAL_LOOKS; i++)
+		json_add(arena, files, json_number(arena, file_bytes[i]));
+	json_set_number(arena, result, "steadySeconds", rounded(seconds));
+	json_set(arena, result, "steadyFileBytes", files);
+	if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL) {
+		output_json(&command->output, result);
+	} else {
+		output_line(&command->output, "machine    %s", json_get_text(result, "machine"));
+		output_line(&command->output, "runs       %.0f no-op runs of %.2f entries", count, all / count);
+		output_line(&command->output, "a run      %.0f bytes while it is listed (30 days)", (listed - empty) / count);
+		output_line(&command->output, "           %.0f bytes while its entries are kept (90 days)", (entries - empty) / count);
+		output_line(&command->output, "           %.0f bytes for ever: its id, and its part of the tree", (rest - empty) / count);
+		output_line(&command->output, "file       %.1f s of runs that are listed for 1 s, entries kept for 2 s; MiB:", seconds);
+		for (size_t i = 0; i < JOURNAL_LOOKS; i++)
+			output_line(&command->output, "  %3zu %%    %.1f", (i + 1) * 100 / JOURNAL_LOOKS, file_bytes[i] / 1048576);
 	}
 done:
 	close_bench(&bench);

@@ -166,13 +166,16 @@ static int add_entries_of_store(struct command *command, struct store_reader *re
 		return command_fail(command, STATUS_JOURNAL_DAMAGED, NULL, "%s", error.message);
 	while (from < size) {
 		struct arena page;
-		struct store_raw_entry *entries;
+		struct store_log_line *lines;
 		size_t count;
 		uint64_t next = from;
 		arena_init(&page);
-		int code = reader_entries(reader, &page, from, 0, ENTRIES_PAGE, &entries, &count, &next, &error);
+		int code = reader_log_lines(reader, &page, from, ENTRIES_PAGE, &lines, &count, &next, &error);
 		for (size_t i = 0; code == 0 && i < count; i++)
-			verify_journal_add(journal, entries[i].bytes);
+			if (lines[i].bytes.data != NULL)
+				verify_journal_add(journal, lines[i].bytes);
+			else
+				verify_journal_add_pruned(journal, lines[i].seq, lines[i].count, &lines[i].root);
 		arena_close(&page);
 		if (code != 0)
 			return command_fail(command, STATUS_JOURNAL_DAMAGED, NULL, "read the journal from entry %llu on: %s", (unsigned long long)from, error.message);

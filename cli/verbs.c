@@ -59,6 +59,11 @@ static const struct option_rule retry_options[] = {
 	{"timeout", 0, "D", "wait no longer than this", false},
 	END,
 };
+static const struct option_rule purge_options[] = {
+	{"reason", 0, "TEXT", "why (needed); kept in the journal", false},
+	{"yes", 'y', NULL, "do not ask", false},
+	END,
+};
 static const struct option_rule extract_options[] = {
 	RUNTIME,
 	{"schema", 0, "FILE", "a JSON Schema for the answers: an object with the array `facts` (default: facts of subject, predicate, object, quote)", false},
@@ -162,12 +167,17 @@ const struct verb verbs[] = {
 	{"retry", "RUN…", "Go on with faulted runs from where they failed; - reads ids from standard input",
 	 "What had finished is not done again. With --wait the exit status is the run's outcome.", "reprise list --status faulted -o ids | reprise retry -", 1, COMMAND_IDS_MAX, retry_options,
 	 command_retry},
+	{"purge", "RUN…", "Remove runs that have ended; - reads ids from standard input", "Does at once what retention does later: the run leaves the lists and its values are deleted. Its facts are kept if "
+	 "the daemon's `retention.keepFacts` says so, and its id is not used again. All of up to 256 runs go, or none.",
+	 "reprise purge 01JC3V0Q9T5Z8W2N4M6K7H1B3D --reason 'asked to' --yes", 1, COMMAND_IDS_MAX, purge_options, command_purge},
 	{"replay", "RUN… | --all", "Decide runs again from the journal, no model called", "Exit status: 20 when a run's decisions differ from its journal.",
 	 "reprise replay 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, COMMAND_IDS_MAX, replay_options, command_replay},
 	{"overhead", "[RUN]", "Show where the time outside the activities went", NULL, "reprise overhead 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 1, overhead_options, command_overhead},
 	{"extract", "DOCUMENT", "Extract grounded, signed facts from a document", "DOCUMENT is a Markdown or plain-text file, - for standard input. Each of its sections is one request; the daemon finds each fact's quote "
 	 "in the document, and the table shows its line.", "reprise extract notes.md --runtime extractor", 1, 1, extract_options, command_extract},
 	{"infer", "PROMPT", "Ask a runtime one question, durably", "PROMPT is a text, @FILE, or - for standard input.", "reprise infer 'Say hello.' --runtime extractor", 1, 1, infer_options, command_infer},
+	{"document erase", "DIGEST", "Erase a document, or any other value, by its digest", "Every stored copy goes; the digest stays, and the log can be proven as before. What other values say of it, a request that quotes it, say, "
+	 "has a digest of its own.", "reprise document erase sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 --reason 'asked to' --yes", 1, 1, purge_options, command_document_erase},
 	{"fact list", "", "List facts in the order in which they were recorded", NULL, "reprise fact list --run 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 0, fact_list_options, command_fact_list},
 	{"fact show", "FACT", "Show one fact", "FACT is an id, or a prefix of 12 digits or more that no other id has.", "reprise fact show 3fa4b2c18d90", 1, 1, NULL, command_fact_show},
 	{"fact verify", "FACT… | --run RUN | --all | FILE…", "Check facts: signature, source, journal, inclusion",
@@ -188,6 +198,8 @@ const struct verb verbs[] = {
 	 "`anchor` and journal, and those given. Exit status: 5 a journal is there, 23 the copy is damaged or behind, 26 no checkpoint is known.",
 	 "reprise journal restore /var/backups/reprise-monday.db --data /var/lib/reprise --yes", 1, 1, journal_restore_options, command_journal_restore},
 	{"journal stats", "", "Show what the journal holds and its sizes", NULL, "reprise journal stats", 0, 0, NULL, command_journal_stats},
+	{"journal compact", "", "Take away what is over its time now, and give free pages back", "Retention does the same by itself, a little at a time. A journal that cannot give pages back in steps is written anew once, and the daemon "
+	 "takes nothing meanwhile.", "reprise journal compact", 0, 0, NULL, command_journal_compact},
 	{"key list", "", "List the daemon's public keys", NULL, "reprise key list", 0, 0, NULL, command_key_list},
 	{"key generate", "FILE", "Make a key: FILE and FILE.pub", "Offline. The secret goes to FILE (PKCS#8 PEM, mode 0600), which must not exist yet.",
 	 "reprise key generate --purpose fact fact.pem", 1, 1, key_generate_options, command_key_generate},
@@ -220,6 +232,8 @@ const struct verb verbs[] = {
 	 "reprise bench overhead --runs 200 --data /var/tmp", 0, 0, bench_overhead_options, command_bench_overhead},
 	{"bench memory", "", "Measure the daemon's memory over many runs", NULL, "reprise bench memory --runs 100000", 0, 0, bench_memory_options, command_bench_memory},
 	{"bench recovery", "", "Measure a restart after kill -9 with many open runs", NULL, "reprise bench recovery --runs 100000", 0, 0, bench_memory_options, command_bench_recovery},
+	{"bench journal", "", "Measure the bytes that runs take, and leave, in the journal", "With a daemon of its own in a scratch folder, whose retention counts seconds in the place of days.",
+	 "reprise bench journal --runs 30000", 0, 0, bench_memory_options, command_bench_journal},
 	{"bench expressions", "", "Measure evaluations, decisions and registration", "The helper program's round trip, decisions of plain paths, and the registration of definitions with a daemon of its own in a scratch folder.",
 	 "reprise bench expressions", 0, 0, bench_expressions_options, command_bench_expressions},
 	{"version", "", "Show the versions of command line and daemon", NULL, "reprise version -o json", 0, 0, NULL, command_version},

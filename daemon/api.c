@@ -53,6 +53,8 @@ static const struct route routes[] = {
 	{"GET", "/v1/journal/backup", "", BODY_NONE, api_get_backup},
 	{"POST", "/v1/journal/backup/cancel", "", BODY_SMALL, api_cancel_backup},
 	{"GET", "/v1/journal/stats", "", BODY_NONE, api_journal_stats},
+	{"POST", "/v1/journal/purge", "", BODY_SMALL, api_purge_journal},
+	{"POST", "/v1/journal/compact", "", BODY_SMALL, api_compact_journal},
 	{"GET", "/v1/config", "", BODY_NONE, api_get_config},
 	{"GET", "/v1/version", "", BODY_NONE, api_get_version},
 	{"GET", "/metrics", "", BODY_NONE, api_metrics},

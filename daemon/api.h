@@ -88,6 +88,8 @@ void api_set_time(struct arena *arena, struct json *object, const char *name, in
 void api_set_digest(struct arena *arena, struct json *object, const char *name, const struct digest *digest); /* "sha256:…" */
 
 int api_fact_document(struct store_reader *reader, struct arena *arena, const struct store_fact *fact, struct json **document, struct error *error);
+/* On the reader thread: a page that begins among entries that retention took says so: `pruned: {from, to}`. */
+int api_set_pruned(struct store_reader *reader, struct arena *arena, struct json *page, uint64_t from_seq, struct error *error);
 /* On the reader thread: adds the CloudEvents of an entry to a list, see view_cloud_events(). */
 int api_cloud_events(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, const char *origin, struct json *list, struct error *error);
 
@@ -138,6 +140,9 @@ API_HANDLER(api_journal_stats);
 API_HANDLER(api_begin_backup);
 API_HANDLER(api_get_backup);
 API_HANDLER(api_cancel_backup);
+/* api_purge.c */
+API_HANDLER(api_purge_journal);
+API_HANDLER(api_compact_journal);
 /* api_system.c */
 API_HANDLER(api_list_runtimes);
 API_HANDLER(api_probe_runtime);

@@ -31,6 +31,19 @@ int api_fact_document(struct store_reader *reader, struct arena *arena, const st
 	return 0;
 }
 
+int api_set_pruned(struct store_reader *reader, struct arena *arena, struct json *page, uint64_t from_seq, struct error *error)
+{
+	uint64_t end;
+
+	if (reader_pruned_end(reader, from_seq, &end, error) != 0 || end == from_seq)
+		return error->code;
+	struct json *pruned = json_object(arena);
+	json_set_number(arena, pruned, "from", (double)from_seq);
+	json_set_number(arena, pruned, "to", (double)(end - 1));
+	json_set(arena, page, "pruned", pruned);
+	return 0;
+}
+
 int api_cloud_events(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, const char *origin, struct json *list, struct error *error)
 {
 	struct entry entry;
@@ -86,6 +99,8 @@ static void list_work(struct store_reader *reader, struct store_read *read)
 	}
 	json_set(arena, json, "facts", list);
 	json_set_number(arena, json, "next", (double)next);
+	if (api_set_pruned(reader, arena, json, args->filter.after_seq + 1, &read->error) != 0)
+		return;
 	api_print(own, json);
 }
 
@@ -302,6 +317,8 @@ static void events_work(struct store_reader *reader, struct store_read *read)
 			break;
 		}
 	}
+	if (api_set_pruned(reader, arena, json, args->after + 1, &read->error) != 0)
+		return;
 	json_set(arena, json, "events", list);
 	json_set_number(arena, json, "next", (double)(next > args->after ? next - 1 : args->after));
 	api_print(own, json);

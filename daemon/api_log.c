@@ -95,14 +95,20 @@ static void entries_work(struct store_reader *reader, struct store_read *read)
 	const struct entries_args *args = own->args;
 	struct arena *arena = &read->arena;
 	struct json *json = json_object(arena), *list = json_array(arena);
-	struct store_raw_entry *entries;
+	struct store_log_line *lines;
 	uint64_t next, size;
 	size_t count;
 
-	if (reader_entries(reader, arena, args->from, 0, args->limit, &entries, &count, &next, &read->error) != 0 || reader_log_size(reader, &size, &read->error) != 0)
+	if (reader_log_lines(reader, arena, args->from, args->limit, &lines, &count, &next, &read->error) != 0 || reader_log_size(reader, &size, &read->error) != 0)
 		return;
-	for (size_t i = 0; i < count; i++)
-		json_add(arena, list, json_text_len(arena, (const char *)entries[i].bytes.data, entries[i].bytes.len));
+	for (size_t i = 0; i < count; i++) {
+		struct buffer text;
+
+		buffer_init(&text, ENTRY_LEN_MAX + 1);
+		store_log_line_print(&lines[i], &text);
+		json_add(arena, list, json_text_len(arena, buffer_text(&text), text.len));
+		buffer_close(&text);
+	}
 	json_set(arena, json, "entries", list);
 	json_set_number(arena, json, "next", (double)next);
 	json_set_number(arena, json, "size", (double)size);
@@ -213,14 +219,14 @@ static void tile_work(struct store_reader *reader, struct store_read *read)
 		for (size_t i = 0; i < count; i++) {
 			uint8_t length[2] = {(uint8_t)(entries[i].bytes.len >> 8), (uint8_t)entries[i].bytes.len};
 			if (entries[i].seq != from + i) {
-				error_set(&read->error, ERR_NOT_FOUND, "entry %llu was pruned", (unsigned long long)(from + i));
+				error_set(&read->error, ERR_GONE, "entry %llu was pruned", (unsigned long long)(from + i));
 				return;
 			}
 			buffer_add(&own->body, length, sizeof length);
 			buffer_add_bytes(&own->body, entries[i].bytes);
 		}
 		if (count == 0) {
-			error_set(&read->error, ERR_NOT_FOUND, "entry %llu was pruned", (unsigned long long)from);
+			error_set(&read->error, ERR_GONE, "entry %llu was pruned", (unsigned long long)from);
 			return;
 		}
 		from += count;
@@ -313,7 +319,8 @@ static void stats_work(struct store_reader *reader, struct store_read *read)
 		uint64_t number;
 	} numbers[] = {
 		{"entries", stats.entries}, {"runs", stats.runs}, {"openRuns", stats.open_runs}, {"facts", stats.facts}, {"checkpoints", stats.checkpoints},
-		{"prunedTiles", stats.pruned_tiles}, {"databaseBytes", stats.database_bytes}, {"freeBytes", stats.free_bytes}, {"walBytes", stats.wal_bytes},
+		{"prunedTiles", stats.pruned_tiles}, {"prunedEntries", stats.pruned_entries}, {"removedRuns", stats.removed_runs}, {"erasedValues", stats.erased_values},
+		{"databaseBytes", stats.database_bytes}, {"freeBytes", stats.free_bytes}, {"walBytes", stats.wal_bytes},
 	};
 	for (size_t i = 0; i < COUNT_OF(numbers); i++)
 		json_set_number(arena, json, numbers[i].name, (double)numbers[i].number);

@@ -171,12 +171,21 @@ static void on_document(struct api_read *own)
 	api_answer_read(own);
 }
 
+/* Retention may have removed it: the journal knows. */
+static bool may_be_removed(const struct daemon *daemon, const struct json *run)
+{
+	const char *ended = json_get_text(run, "endedAt");
+	int64_t ended_ms;
+
+	return daemon->config.retention_runs_ms > 0 && ended && time_parse(ended, &ended_ms) && clock_wall_ms() - ended_ms >= daemon->config.retention_runs_ms;
+}
+
 /* From memory when nothing large is asked for and the engine knows the run; else from the journal. */
 static void answer_run(struct daemon *daemon, struct request *request, const char *id, unsigned include, unsigned status)
 {
 	struct json *json = engine_run_json(daemon->engine, id, &request->arena);
 
-	if (json && include == 0) {
+	if (json && include == 0 && !may_be_removed(daemon, json)) {
 		request_answer_json(request, status, json);
 		return;
 	}
@@ -491,6 +500,8 @@ static void on_looked(struct api_read *own)
 		error_set(&error, ERR_BUSY, "run %s: another submission of this id is under way; retry", s->id);
 		api_busy(request, &error);
 	} else if (error.code != ERR_NONE) {
+		if (error.code == ERR_GONE)
+			error_wrap(&error, "the id is not used again, choose another");
 		api_fail(request, &error);
 	} else if (digest_equal(&s->digest, &s->request_digest)) {
 		api_wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 200);
@@ -1087,11 +1098,28 @@ struct replaying {
 	struct definition *definition;
 	struct bytes source;
 	struct replay_result result;
+	struct error gone; /* the first value that was erased: without it nothing can be decided */
 };
+
+/* Small values come with the entries; those that are erased come without bytes. */
+static void notice_erased(struct replaying *replaying, struct arena *arena, const struct entry *entries, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < entries[i].value_count && replaying->gone.code == ERR_NONE; k++) {
+			const struct entry_value *value = &entries[i].values[k];
+			struct bytes bytes;
+			struct error error;
+
+			if (value->bytes.data || value->size > VALUE_INLINE_MAX)
+				continue;
+			if (reader_content(replaying->reader, arena, CONTENT_ID(entries[i].seq, k), &value->digest, replaying->id, &bytes, &error) == ERR_GONE)
+				replaying->gone = error;
+		}
+}
 
 static int read_recorded(void *context, struct arena *arena, uint64_t after_seq, size_t limit, struct entry **entries, size_t *count, struct error *error)
 {
-	const struct replaying *replaying = context;
+	struct replaying *replaying = context;
 	size_t cap = 0;
 
 	*count = 0;
@@ -1108,6 +1136,7 @@ static int read_recorded(void *context, struct arena *arena, uint64_t after_seq,
 			*entries = arena_grow(arena, *entries, *count, &cap, sizeof **entries);
 			(*entries)[(*count)++] = page[i];
 		}
+		notice_erased(replaying, arena, page, page_count);
 		if (last || page_count == 0)
 			break;
 		after_seq = page[page_count - 1].seq;
@@ -1117,10 +1146,14 @@ static int read_recorded(void *context, struct arena *arena, uint64_t after_seq,
 
 static bool load_recorded(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, struct bytes *bytes)
 {
-	const struct replaying *replaying = context;
+	struct replaying *replaying = context;
 	struct error error;
 
-	return reader_content(replaying->reader, arena, content_id, digest, replaying->id, bytes, &error) == 0;
+	if (reader_content(replaying->reader, arena, content_id, digest, replaying->id, bytes, &error) == 0)
+		return true;
+	if (error.code == ERR_GONE && replaying->gone.code == ERR_NONE)
+		replaying->gone = error;
+	return false;
 }
 
 static int begin_replay(struct api_read *own, struct replaying *replaying, struct error *error)
@@ -1166,7 +1199,13 @@ static void replay_work(struct store_reader *reader, struct store_read *read)
 			own->again = true;
 			return;
 		}
-		if (replay_step(replaying->replay, &done, &read->error) != 0)
+		int code = replay_step(replaying->replay, &done, &read->error);
+		if (replaying->gone.code != ERR_NONE && (code != 0 || (done && !replaying->result.equal))) {
+			read->error = replaying->gone;
+			error_wrap(&read->error, "run %s cannot be decided again: a value that it needs is not there any more", replaying->id);
+			return;
+		}
+		if (code != 0)
 			return;
 	}
 	struct json *json = json_object(&own->kept);

@@ -826,6 +826,51 @@ static void read_events(struct reading *r, const struct json *value, void *targe
 		complain(r, false, NULL, "keep (%lld ms) is shorter than window (%lld ms)", (long long)config->events_keep_ms, (long long)config->events_window_ms);
 }
 
+/* --- retention ---------------------------------------------------------------------------------------------------- */
+
+static bool is_word(const struct json *value, const char *word)
+{
+	return json_is(value, JSON_STRING) && strcmp(value->string.text, word) == 0;
+}
+
+static void read_time_kept(struct reading *r, const struct json *value, void *target)
+{
+	int64_t *ms = target;
+
+	if (is_word(value, "forever"))
+		*ms = 0;
+	else
+		read_duration(r, value, target);
+}
+
+static void read_facts_kept(struct reading *r, const struct json *value, void *target)
+{
+	bool *drop = target;
+
+	if (!is_word(value, "forever") && !is_word(value, "runs"))
+		complain(r, false, "runs: as long as the run that found them", "expected forever or runs");
+	*drop = is_word(value, "runs");
+}
+
+static void read_retention(struct reading *r, const struct json *value, void *target)
+{
+	struct config *config = r->config;
+	int64_t tokens_ms = 0; /* live tokens are kept by nobody: whatever is asked for holds */
+	const struct key keys[] = {
+		{"runs", read_time_kept, &config->retention_runs_ms, NULL},
+		{"entries", read_time_kept, &config->retention_entries_ms, NULL},
+		{"tokens", read_duration, &tokens_ms, NULL},
+		{"keepFacts", read_facts_kept, &config->retention_drop_facts, NULL},
+	};
+
+	(void)target;
+	if (!expect(r, value, JSON_OBJECT, "a mapping with runs, entries, tokens and keepFacts"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (config->retention_entries_ms != 0 && (config->retention_runs_ms == 0 || config->retention_entries_ms < config->retention_runs_ms))
+		complain(r, false, "entries go after their runs: give entries a longer time, or forever", "entries is shorter than runs");
+}
+
 static void read_types(struct reading *r, const struct json *value, void *target)
 {
 	const struct json **types = target;
@@ -946,7 +991,7 @@ static void read_top(struct reading *r, const struct json *root)
 		{"events", read_events, NULL, NULL},
 		{"sinks", read_sinks, NULL, NULL},
 		{"resources", read_resources, NULL, NULL},
-		{"retention", NULL, NULL, "everything is kept"},
+		{"retention", read_retention, NULL, NULL},
 	};
 	const struct json *secrets = json_get(root, "secrets");
 
@@ -962,6 +1007,7 @@ void config_init(struct config *config)
 {
 	*config = (struct config){
 		.events_window_ms = 60 * 1000, .events_keep_ms = 7LL * 24 * 3600 * 1000,
+		.retention_runs_ms = 30LL * 24 * 3600 * 1000, .retention_entries_ms = 90LL * 24 * 3600 * 1000,
 		.limits = {.connections = 4096, .waiters = 4096, .streams = 512, .body = 2 << 20, .document = 64 << 20, .bodies = 256 << 20,
 			   .wake_every_ms = 15000, .idle_ms = 120000, .request_ms = 60000, .reserve = 16 << 20, .low_space = 32 << 20, .wal = 256 << 20},
 	};
@@ -1188,7 +1234,17 @@ struct json *config_json(const struct config *config, struct arena *arena)
 	json_set_number(arena, limits, "lowSpace", (double)config->limits.low_space);
 	json_set_number(arena, limits, "wal", (double)config->limits.wal);
 	json_set(arena, json, "limits", limits);
-	struct json *events = json_object(arena), *sinks = json_object(arena);
+	struct json *events = json_object(arena), *sinks = json_object(arena), *retention = json_object(arena);
+	if (config->retention_runs_ms > 0)
+		set_duration(arena, retention, "runs", config->retention_runs_ms);
+	else
+		json_set_text(arena, retention, "runs", "forever");
+	if (config->retention_entries_ms > 0)
+		set_duration(arena, retention, "entries", config->retention_entries_ms);
+	else
+		json_set_text(arena, retention, "entries", "forever");
+	json_set_text(arena, retention, "keepFacts", config->retention_drop_facts ? "runs" : "forever");
+	json_set(arena, json, "retention", retention);
 	set_duration(arena, events, "window", config->events_window_ms);
 	set_duration(arena, events, "keep", config->events_keep_ms);
 	json_set(arena, json, "events", events);

@@ -69,6 +69,8 @@ struct config {
 	size_t sink_count;
 	int64_t events_window_ms; /* an event that comes so long before its listener still counts; 0: none does */
 	int64_t events_keep_ms; /* after that it is neither a duplicate nor given to a new listener */
+	int64_t retention_runs_ms, retention_entries_ms; /* semantics.md 9; 0: for ever */
+	bool retention_drop_facts; /* they go with their runs */
 	struct config_limits limits;
 };
 

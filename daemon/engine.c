@@ -1888,6 +1888,13 @@ void engine_stop(struct engine *engine)
 	engine->stopping = true;
 }
 
+void engine_forget_removed(struct engine *engine)
+{
+	value_cache_clear(&engine->values);
+	for (size_t i = 0; engine->ended && i < ENGINE_ENDED_KEPT; i++)
+		engine->ended[i].id[0] = '\0'; /* the journal knows those that are left */
+}
+
 bool engine_is_quiet(const struct engine *engine)
 {
 	return engine->counts.committing == 0 && engine->loading == 0 && engine->evaluating == 0;

@@ -195,6 +195,8 @@ int engine_offer_event(struct engine *engine, struct engine_offer *offer, struct
 struct json *engine_run_json(const struct engine *engine, const char *id, struct arena *arena);
 bool engine_run_is_open(const struct engine *engine, const char *id); /* under way or parked */
 
+void engine_forget_removed(struct engine *engine); /* runs were purged or a value erased: nothing of what was may stay in memory */
+
 struct engine_watch; /* fires once, when the run has ended durably */
 struct engine_watch {
 	const char *id;

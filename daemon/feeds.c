@@ -25,7 +25,7 @@ struct feed {
 	struct store_read read;
 	uint64_t after;
 	struct buffer text;
-	bool more, run_ended;
+	bool more, run_ended, told_pruned;
 	struct list link;
 };
 
@@ -64,6 +64,18 @@ static void read_run(struct store_reader *reader, struct store_read *read)
 	}
 }
 
+/* A comment: clients that know nothing of it pass it over. Only the first page of a feed can begin there. */
+static void tell_pruned(struct store_reader *reader, struct feed *feed, struct error *error)
+{
+	uint64_t end;
+
+	if (feed->told_pruned || reader_pruned_end(reader, feed->after + 1, &end, error) != 0)
+		return;
+	feed->told_pruned = true;
+	if (end > feed->after + 1)
+		buffer_printf(&feed->text, ": entries %" PRIu64 " to %" PRIu64 " were pruned by retention; the feed goes on behind them\n\n", feed->after + 1, end - 1);
+}
+
 static void read_facts(struct store_reader *reader, struct store_read *read)
 {
 	struct feed *feed = read->owner;
@@ -74,6 +86,7 @@ static void read_facts(struct store_reader *reader, struct store_read *read)
 	filter.after_seq = feed->after;
 	filter.from_start = false;
 	filter.limit = FEED_PAGE;
+	tell_pruned(reader, feed, &read->error);
 	if (reader_facts(reader, &read->arena, &filter, &facts, &count, &read->error) != 0)
 		return;
 	for (size_t i = 0; i < count; i++) {
@@ -93,6 +106,7 @@ static void read_events(struct store_reader *reader, struct store_read *read)
 	uint64_t next;
 	size_t count;
 
+	tell_pruned(reader, feed, &read->error);
 	if (reader_entries(reader, &read->arena, feed->after + 1, view_cloud_event_kinds, FEED_PAGE, &entries, &count, &next, &read->error) != 0)
 		return;
 	for (size_t i = 0; i < count && feed->text.len < FEED_PAGE_BYTES; i++) {

@@ -33,6 +33,8 @@ enum {
 static const char begin_sql[] = "BEGIN IMMEDIATE";
 static const char commit_sql[] = "COMMIT";
 static const char rollback_sql[] = "ROLLBACK";
+static const char page_count_sql[] = "PRAGMA page_count";
+static const char page_size_sql[] = "PRAGMA page_size";
 
 /* --- transactions ------------------------------------------------------------------------------------------------- */
 
@@ -54,20 +56,36 @@ static void remember_files(struct store *store)
 			store->files[i].name = names[i];
 			store->files[i].device = status.st_dev;
 			store->files[i].inode = status.st_ino;
-			store->files[i].size = 0;
+			store->files[i].size = store->files[i].least = 0;
 		}
 }
 
-/* The journal never shrinks by our hands (the log does, see journal_size_limit): what is gone of it was cut off by somebody, and what
- * we wrote behind that would be acknowledged into a journal that cannot be opened again. */
+/* The journal shrinks by our hands only as far as retention gave pages back (the log does too, see journal_size_limit): what is gone of
+ * it beyond that was cut off by somebody, and what we wrote behind that would be acknowledged into a journal that cannot be opened again. */
 static bool is_cut_short(struct store *store, size_t i, const struct stat *status)
 {
 	if (strcmp(store->files[i].name, "journal.db") != 0)
 		return false;
-	if (status->st_size < store->files[i].size)
-		return true;
+	if (status->st_size < store->files[i].size) {
+		if (store->files[i].least == 0 || status->st_size < store->files[i].least)
+			return true;
+		if (status->st_size == store->files[i].least)
+			store->files[i].least = 0; /* that was it: the next bytes that go are not ours */
+	}
 	store->files[i].size = status->st_size;
 	return false;
+}
+
+/* The file shrinks with the next copy of the log into it, down to this. */
+int commit_expect_shorter_file(struct store *store, struct error *error)
+{
+	int64_t pages, page_size;
+
+	if (connection_number(&store->writer.connection, page_count_sql, &pages, error) != 0 || connection_number(&store->writer.connection, page_size_sql, &page_size, error) != 0)
+		return error->code;
+	for (size_t i = 0; i < STORE_FILES; i++)
+		store->files[i].least = (off_t)(pages * page_size);
+	return 0;
 }
 
 /* A file that was moved away or deleted still takes what we write, and the next start would know nothing of it; without the
@@ -408,6 +426,47 @@ void commit_batch(struct store *store, struct list *batch)
 		atomic_store(&store->counters.batch_appends_max, count);
 }
 
+/* --- retention's transactions --------------------------------------------------------------------------------------- */
+
+static const char may_prune_sql[] = "INSERT INTO pruning(allowed) VALUES(1)";
+static const char may_not_prune_sql[] = "DELETE FROM pruning";
+
+static int do_chunk(struct store *store, commit_work work, void *arg, bool prunes, struct error *error)
+{
+	struct connection *connection = &store->writer.connection;
+	struct entry entry = {0};
+	struct store_append append = {.entries = &entry, .entry_count = 1};
+
+	if (prunes && connection_run(connection, may_prune_sql, error) != 0)
+		return error->code;
+	if (work(store, arg, &entry, error) != 0)
+		return error->code;
+	if (prunes && connection_run(connection, may_not_prune_sql, error) != 0)
+		return error->code;
+	if (entry.data != NULL && (prepare_append(store, &append, error) != 0 || write_append(store, &append, error) != 0))
+		return error->code;
+	return connection_run(connection, commit_sql, error);
+}
+
+int commit_chunk(struct store *store, commit_work work, void *arg, bool prunes, struct error *error)
+{
+	struct writer *writer = &store->writer;
+
+	if (atomic_load(&store->is_broken)) {
+		*error = store->broken;
+		return error->code;
+	}
+	if (begin(store, error) != 0 || do_chunk(store, work, arg, prunes, error) != 0)
+		fail_transaction(store, error);
+	trim_memory(writer);
+	if (error->code != ERR_NONE)
+		return error->code;
+	if (writer->tree.size > writer->signed_size && writer->tree_at_begin.size <= writer->signed_size)
+		writer->unsigned_since_us = store->options.now_us();
+	atomic_fetch_add(&store->counters.chunks_of_retention, 1);
+	return 0;
+}
+
 /* --- checkpoints --------------------------------------------------------------------------------------------------- */
 
 /* A copy outside the database: a restored backup of the journal is then seen at the next start (provenance.md 4.5). The
@@ -559,6 +618,12 @@ static void cut_wal(struct store *store)
 		if (error.code != ERR_FULL)
 			store_break(store, &error);
 	}
+}
+
+void commit_copy_wal(struct store *store)
+{
+	copy_wal(store, &store->writer.connection);
+	store->writer.wal_frames = 0;
 }
 
 /* In a pause by the writer; under load by a thread of its own, while commits go on. What these added meanwhile the
@@ -789,9 +854,9 @@ static bool take(struct store *store, bool *pause, struct list *signs)
 	list_init(&arrived);
 	uv_mutex_lock(&store->lock);
 	if (!busy && *pause)
-		while (list_empty(&store->urgent) && list_empty(&store->queue) && list_empty(&store->sign_queue) &&
+		while (list_empty(&store->urgent) && list_empty(&store->queue) && list_empty(&store->sign_queue) && list_empty(&store->purge_queue) &&
 		       !store->stop) {
-			uint64_t due = checkpoint_due_us(store);
+			uint64_t due = checkpoint_due_us(store), retention_due = retention_due_us(store);
 
 			if (store->expected) {
 				store->expected = false;
@@ -801,6 +866,8 @@ static bool take(struct store *store, bool *pause, struct list *signs)
 				uv_mutex_lock(&store->lock);
 				continue;
 			}
+			if (retention_due < due)
+				due = retention_due;
 			if (due == 0)
 				break;
 			if (due == UINT64_MAX)
@@ -811,6 +878,7 @@ static bool take(struct store *store, bool *pause, struct list *signs)
 	list_move_all(&writer->urgent, &store->urgent);
 	list_move_all(&arrived, &store->queue);
 	list_move_all(signs, &store->sign_queue);
+	list_move_all(&writer->retention.jobs, &store->purge_queue);
 	stop = store->stop;
 	uv_mutex_unlock(&store->lock);
 	LIST_EACH_SAFE (link, &arrived) {
@@ -853,10 +921,14 @@ void commit_run(void *arg)
 	struct store *store = arg;
 	struct writer *writer = &store->writer;
 	struct list batch, signs;
+	struct error error = {0};
 	bool pause = false;
 
 	prctl(PR_SET_NAME, "store-writer");
 	remember_files(store);
+	/* What was given back before the start may yet stand in the log. */
+	if (commit_expect_shorter_file(store, &error) != 0)
+		log_warn(LOG_STORE, "%s", error.message);
 	list_init(&batch);
 	list_init(&signs);
 	while (take(store, &pause, &signs)) {
@@ -881,7 +953,9 @@ void commit_run(void *arg)
 		}
 		consider_checkpoint(store, pause);
 		consider_wal(store, pause);
+		retention_work(store, pause);
 	}
+	retention_stop(store);
 }
 
 /* --- opening -------------------------------------------------------------------------------------------------------- */
@@ -925,6 +999,7 @@ int commit_open(struct store *store, struct error *error)
 	list_init(&writer->urgent);
 	list_init(&writer->large);
 	list_init(&writer->finished);
+	retention_open(store);
 	if (prepare_database(store, error) != 0)
 		return error->code;
 	if (content_table_forget_orphans(&writer->connection, error) != 0)
@@ -940,5 +1015,6 @@ void commit_close(struct store *store)
 	buffer_close(&writer->note);
 	arena_close(&writer->arena);
 	free(writer->encoded_end);
+	retention_close(store);
 	connection_close(&writer->connection);
 }

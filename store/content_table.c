@@ -282,8 +282,9 @@ int content_table_read(struct connection *connection, struct arena *arena, uint6
 	if (encoding == CONTENT_ELSEWHERE)
 		return content_table_read_blob(connection, arena, &stored, bytes, error);
 	if (encoding != CONTENT_RAW) {
-		error_set(error, ERR_NOT_FOUND, "it is erased");
-		return wrap_digest(&stored, error);
+		error_set(error, ERR_GONE, "it is erased");
+		wrap_digest(&stored, error);
+		return retention_table_explain_content(connection, &stored, error);
 	}
 	return check_digest(*bytes, &stored, error) == 0 ? 0 : wrap_digest(&stored, error);
 }
@@ -413,7 +414,8 @@ int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id
 			  run_id != NULL ? "neither run %s nor the stored documents have it"
 					 : "it is not stored under its digest%s",
 			  run_id != NULL ? run_id : "");
-		return wrap_digest(digest, error);
+		wrap_digest(digest, error);
+		return retention_table_explain_content(connection, digest, error);
 	}
 	return content_table_read(connection, arena, id, digest, bytes, error);
 }

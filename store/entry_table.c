@@ -240,9 +240,21 @@ int reader_log_size(struct store_reader *reader, uint64_t *size, struct error *e
 int reader_leaf(struct store_reader *reader, unsigned level, uint64_t index, struct digest *hash, struct error *error)
 {
 	ERROR_BEGIN(error);
-	if (level >= LOG_TREE_LEVELS_MAX || entry_table_read_node(&reader->connection, level, index, hash) != 0)
+	bool pruned = false, leaves;
+	struct digest root;
+	uint64_t first;
+
+	if (level >= LOG_TREE_LEVELS_MAX || index > (uint64_t)INT64_MAX >> level)
 		return error_set(error, ERR_NOT_FOUND, "the tree has no subtree (%u, %llu)", level, (unsigned long long)index);
-	return 0;
+	if (entry_table_read_node(&reader->connection, level, index, hash) == 0)
+		return 0;
+	first = index << level;
+	if (level < STORE_NODE_LEVELS && retention_table_tile(&reader->connection, first / STORE_TILE, &root, &leaves, &pruned, error) != 0)
+		return error->code;
+	if (pruned)
+		return error_set(error, ERR_GONE, "entries %llu to %llu were pruned: of the tree only the root over them is left", (unsigned long long)(first / STORE_TILE * STORE_TILE),
+				 (unsigned long long)(first / STORE_TILE * STORE_TILE + STORE_TILE - 1));
+	return error_set(error, ERR_NOT_FOUND, "the tree has no subtree (%u, %llu)", level, (unsigned long long)index);
 }
 
 int reader_entry(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, uint64_t value_max, struct entry *entry, struct error *error)

@@ -38,10 +38,11 @@ int fact_table_apply(struct connection *connection, uint64_t run, const struct e
 /* --- for readers -------------------------------------------------------------------------------------------------- */
 
 /* A fact outlives its run when retention keeps it. */
-#define FACT_COLUMNS "f.seq, f.id, f.accepted, coalesce(r.id, ''), f.runtime, f.class, f.document"
+#define FACT_COLUMNS "f.seq, f.id, f.accepted, coalesce(r.id, k.id, ''), f.runtime, f.class, f.document"
+#define FACT_RUN " LEFT JOIN run r ON r.seq = f.run LEFT JOIN kept_run k ON k.run = f.run"
 static const char by_id_sql[] =
 	"SELECT " FACT_COLUMNS
-	" FROM fact f LEFT JOIN run r ON r.seq = f.run WHERE f.id >= ?1 AND f.id <= ?2 ORDER BY f.id LIMIT 2";
+	" FROM fact f" FACT_RUN " WHERE f.id >= ?1 AND f.id <= ?2 ORDER BY f.id LIMIT 2";
 
 static void read_fact(sqlite3_stmt *statement, struct arena *arena, struct store_fact *fact)
 {
@@ -67,16 +68,16 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	/* The facts of a run lie in its own stretches of the journal: no index of facts by run is needed. */
 	if (filter->run_id != NULL)
 		buffer_add_text(&sql, "run r CROSS JOIN run_entry e ON e.run = r.seq CROSS JOIN fact f ON f.seq >= e.seq_first "
-				      "AND f.seq < e.seq_first + e.count"
+				      "AND f.seq < e.seq_first + e.count LEFT JOIN kept_run k ON k.run = f.run"
 				      " WHERE r.id = :run AND e.seq_first + e.count > :after AND f.seq > :after");
 	else
-		buffer_add_text(&sql, "fact f LEFT JOIN run r ON r.seq = f.run WHERE f.seq > :after");
+		buffer_add_text(&sql, "fact f" FACT_RUN " WHERE f.seq > :after");
 	if (!filter->rejected_too)
 		buffer_add_text(&sql, " AND f.accepted = 1");
 	if (filter->namespace != NULL)
-		buffer_add_text(&sql, " AND r.namespace = :namespace");
+		buffer_add_text(&sql, " AND coalesce(r.namespace, k.namespace) = :namespace");
 	if (filter->name != NULL)
-		buffer_add_text(&sql, " AND r.name = :name");
+		buffer_add_text(&sql, " AND coalesce(r.name, k.name) = :name");
 	if (filter->runtime != NULL)
 		buffer_add_text(&sql, " AND f.runtime = :runtime");
 	if (filter->reproducibility_class != NULL)

@@ -11,7 +11,7 @@
 #include "workflow/state.h"
 
 enum {
-	STORE_STATEMENTS_MAX = 96, /* prepared statements of one connection */
+	STORE_STATEMENTS_MAX = 160, /* prepared statements of one connection */
 	STORE_CACHE_KIB = 1024, /* pages that one connection keeps */
 	STORE_BUSY_MS = 1000, /* wait for a lock of a foreign process before saying so */
 	STORE_STOP_BUSY_TRIES = 5, /* … and so often while the store closes */
@@ -22,6 +22,7 @@ enum {
 	STORE_NOTE_MAX = 65536, /* a checkpoint with its cosignatures */
 	STORE_ENCODED_MAX = 64 << 20, /* all entries of one append */
 	STORE_VERIFY_TAIL_MAX = 4096, /* entries hashed again at start */
+	STORE_TILE = 256, /* entries that retention takes together; the subtree of level 8 over them stays */
 	STORE_NODE_LEVELS = 8, /* of the tree's nodes only every eighth level is stored */
 	STORE_APPLICATION_ID = 0x52707273, /* "Rprs" */
 	STORE_COPY_ID = 0x52706263, /* "Rpbc": a copy that nobody may continue as it is */
@@ -185,6 +186,20 @@ int event_table_apply(struct connection *connection, const struct entry *entry, 
 /* snapshot_table.c; ERR_NOT_FOUND: there is no such run */
 int snapshot_table_put(struct connection *connection, const char *run_id, uint64_t seq, struct bytes bytes, struct error *error);
 int snapshot_table_forget(struct connection *connection, const char *run_id, struct error *error);
+/* retention_table.c: runs.purged and content.erased */
+int retention_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
+/* Of a run that was removed. */
+struct tombstone {
+	uint64_t run; /* seq of run.created */
+	int64_t ended_ms, purged_ms, kept_ms; /* kept_ms: the policy; 0: an operator's doing */
+	const char *reason; /* "": none */
+};
+int retention_table_tombstone(struct connection *connection, struct arena *arena, const char *id, struct tombstone *tombstone, bool *found, struct error *error); /* arena NULL: without the reason */
+/* Turn an error about a run, or a value, that is not there into ERR_GONE with the story, if it was there once. Return the error's code. */
+int retention_table_explain_run(struct connection *connection, const char *id, struct error *error);
+int retention_table_explain_content(struct connection *connection, const struct digest *digest, struct error *error);
+int retention_table_tile(struct connection *connection, uint64_t tile, struct digest *root, bool *leaves, bool *pruned, struct error *error);
+int retention_table_stats(struct connection *connection, struct store_stats *stats, struct error *error);
 /* Is it the last that key.added told of for this purpose? */
 int definition_table_key_is_newest(struct connection *connection, const char *purpose, const char *key_id, bool *newest, struct error *error);
 
@@ -223,6 +238,51 @@ struct store_reader {
 int reader_open_connection(struct store_reader *reader, const char *path, int flags, struct error *error);
 void reader_close_connection(struct store_reader *reader);
 
+/* --- retention.c, on the writer ------------------------------------------------------------------------------------ */
+
+enum {
+	RETENTION_EVERY_MAX_MS = 3600 * 1000, /* from one pass to the next */
+	RETENTION_EVERY_MIN_MS = 250,
+	RETENTION_FIRST_MS = 10000, /* from the start to the first pass, unless they come more often */
+	RETENTION_STEP_US = 4000, /* a chunk takes on no more work after so long */
+	RETENTION_REST_US = 50000, /* while appends keep coming there is one chunk in so long */
+	RETENTION_LOOKS_MAX = 1024, /* rows looked at in one chunk */
+	RETENTION_RUNS_MAX = 64, /* runs that leave the lists in one chunk */
+	RETENTION_ROWS_MAX = 1024, /* values deleted in one chunk */
+	RETENTION_BYTES_MAX = 4 << 20, /* … and so many bytes of them, or one value */
+	RETENTION_TILES_MAX = 4, /* tiles pruned in one chunk */
+	RETENTION_HELD_MAX = 256, /* tiles that a pass looks into only to find that they must stay; the next one goes on behind them */
+	RETENTION_FACTS_MAX = 64, /* facts whose evidence is gathered at once */
+	RETENTION_PAGES_MAX = 64, /* pages given back in one chunk */
+	RETENTION_FREE_PAGES = 256, /* … unless so few are free, or a 16th of the file: they will be needed again */
+};
+
+enum retention_phase { RETENTION_IDLE, RETENTION_RUNS, RETENTION_VALUES, RETENTION_TILES, RETENTION_CHECKPOINTS, RETENTION_PAGES, RETENTION_ERASE };
+
+struct retention {
+	enum retention_phase phase;
+	uint64_t due_us, rest_until_us; /* the next pass; the next chunk under load */
+	int64_t now_ms; /* wall clock of the pass */
+	uint64_t run_seq; /* looked at up to here */
+	uint64_t tile, tile_floor; /* the next one to look at; all below the floor are pruned */
+	unsigned held;
+	uint64_t checkpoint_size;
+	int64_t checkpoint_bucket;
+	uint64_t clearing; /* the run whose values are being deleted; 0: none */
+	uint64_t clearing_fact; /* its facts up to here are known … */
+	bool clearing_known; /* … all of them */
+	struct digest *evidence; /* what they name */
+	size_t evidence_count, evidence_cap;
+	uint64_t content_id; /* erasing: looked at up to here */
+	uint64_t *matches;
+	size_t match_count, match_cap;
+	struct list jobs; /* struct store_purge; the first one is under way when `has_job` */
+	bool has_job;
+	struct {
+		uint64_t runs, values, entries, tiles, checkpoints, pages;
+	} done; /* of the pass */
+};
+
 /* Progress of the one append whose large values are being written. */
 struct chunk_progress {
 	size_t entry, value;
@@ -243,11 +303,13 @@ struct writer { /* The writer thread's own. */
 	struct buffer note; /* the newest checkpoint */
 	int wal_frames; /* in the WAL since it began anew; the hook counts them */
 	bool begun; /* a transaction is open for an append that is expected */
+	struct retention retention;
 };
 
 /* Figures for tests and `doctor`; any thread may read them. */
 struct store_counters {
 	atomic_ullong commits, appends, entries, signed_checkpoints, wal_checkpoints, chunks, batch_appends_max;
+	atomic_ullong chunks_of_retention, passes; /* committed; … and whole passes of retention */
 	atomic_ullong expected, expected_in_vain; /* times that the writer was told of an append; … and none came in time */
 	atomic_ullong page_limit; /* test hook: PRAGMA max_page_count before the next batch; 0: leave it */
 };
@@ -271,6 +333,7 @@ struct store {
 		dev_t device;
 		ino_t inode;
 		off_t size; /* of journal.db, the largest seen */
+		off_t least; /* … which pages that were given back may shrink to */
 	} files[STORE_FILES]; /* those that must stay where they are; the writer's */
 	struct store_counters counters;
 
@@ -283,15 +346,15 @@ struct store {
 	uint64_t poll_until_us, last_commit_us; /* the latter: how long the newest one took, from its hand-over on */
 	bool may_poll; /* there is a second CPU for the thread that is waited for */
 	struct list staged_urgent, staged, staged_signs;
-	struct list returned, returned_signs, returned_reads; /* callbacks to fire */
+	struct list returned, returned_signs, returned_reads, returned_purges; /* callbacks to fire */
 	bool more_came; /* behind those */
-	unsigned depth, signs, reads; /* accepted, callback not fired yet */
+	unsigned depth, signs, reads, purges; /* accepted, callback not fired yet */
 	bool closing, threads_running, told_broken;
 
 	/* Shared, under the lock. */
 	uv_mutex_t lock;
 	uv_cond_t work, read_work, wal_work;
-	struct list urgent, queue, sign_queue, done, done_signs, read_queue, done_reads;
+	struct list urgent, queue, sign_queue, done, done_signs, read_queue, done_reads, purge_queue, done_purges;
 	bool stop, stop_reading, wal_wanted, expected;
 	struct error broken;
 	/* Looked at without it. */
@@ -322,6 +385,12 @@ int commit_open(struct store *store, struct error *error);
 void commit_close(struct store *store);
 void commit_batch(struct store *store, struct list *batch);
 int commit_sign_checkpoint(struct store *store, bool closing, struct error *error);
+/* A transaction of the writer's own. The work may fill in `entry` (data not NULL): it is appended with what the work did. prunes: the
+ * triggers let it delete from the log. */
+typedef int (*commit_work)(struct store *store, void *arg, struct entry *entry, struct error *error);
+int commit_chunk(struct store *store, commit_work work, void *arg, bool prunes, struct error *error);
+int commit_expect_shorter_file(struct store *store, struct error *error); /* pages were given back */
+void commit_copy_wal(struct store *store); /* so that the file shows what was given back */
 void commit_run(void *store); /* the writer thread */
 void commit_run_wal(void *store); /* the thread that copies the WAL back while commits go on */
 void reader_run_thread(void *store);
@@ -350,6 +419,13 @@ bool disk_make_room(struct store *store);
 void disk_written(struct store *store); /* a commit went well */
 int disk_check_log(struct store *store, uint64_t bytes, struct error *error); /* ERR_FULL: the WAL is too long to go on */
 bool disk_takes_new_work(struct store *store);
+/* retention.c, on the writer. */
+void retention_open(struct store *store);
+uint64_t retention_due_us(struct store *store); /* microseconds until there is something to do; UINT64_MAX: never */
+void retention_work(struct store *store, bool pause); /* one chunk, if it is time for one */
+void retention_stop(struct store *store); /* answers what was not done */
+void retention_close(struct store *store);
+
 
 /* store.c: make the store broken; any thread. */
 void store_break(struct store *store, const struct error *error);

@@ -14,6 +14,8 @@ static const char *const migrations[] = {
 	schema_0004_children_sql,
 	schema_0005_snapshot_sql,
 	schema_0006_wake_sql,
+	"", /* 0007 is taken: the version is the number of the file */
+	schema_0008_retention_sql,
 };
 
 unsigned migrate_version(void)

@@ -193,6 +193,8 @@ int reader_stats(struct store_reader *reader, struct store_stats *stats, struct 
 			return error->code;
 		*counts[i].into = (uint64_t)number;
 	}
+	if (retention_table_stats(&reader->connection, stats, error) != 0)
+		return error->code;
 	if (connection_number(&reader->connection, page_count_sql, &pages, error) != 0 ||
 	    connection_number(&reader->connection, page_size_sql, &page_size, error) != 0 ||
 	    connection_number(&reader->connection, free_pages_sql, &free_pages, error) != 0)

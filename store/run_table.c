@@ -312,8 +312,10 @@ int reader_run(struct store_reader *reader, struct arena *arena, const char *id,
 	step = statement_step(&reader->connection, statement, error);
 	if (step < 0)
 		return error->code;
-	if (step == 0)
-		return error_set(error, ERR_NOT_FOUND, "there is no run %.64s", id);
+	if (step == 0) {
+		error_set(error, ERR_NOT_FOUND, "there is no run %.64s", id);
+		return retention_table_explain_run(&reader->connection, id, error);
+	}
 	read_run(statement, arena, run);
 	statement_end(statement);
 	return 0;
@@ -515,7 +517,7 @@ int reader_run_entries(struct store_reader *reader, struct arena *arena, const c
 	*entries = NULL;
 	*count = 0;
 	if (run_table_find(connection, run_id, &run, error) != 0)
-		return error->code;
+		return retention_table_explain_run(connection, run_id, error);
 	limit = page_limit(limit);
 	statement = statement_take(connection, stretches_sql, error);
 	if (statement == NULL)

@@ -210,12 +210,19 @@ static int check_root(struct store *store, const struct checkpoint *checkpoint, 
 	unsigned long long present = writer->tree.size, promised = checkpoint->size;
 	struct error why = {0};
 	struct digest root;
+	bool pruned, leaves;
 
 	if (promised > present)
 		return error_set(error, ERR_CORRUPT,
 				 "%s: the journal has %llu entries, %s promises %llu. Nothing is written to it. If it is a "
 				 "restored backup, begin a new journal",
 				 behind, present, whose, promised);
+	if (retention_table_tile(&writer->connection, promised / STORE_TILE, &root, &leaves, &pruned, error) != 0)
+		return error->code;
+	if (pruned && !leaves && promised % STORE_TILE != 0) {
+		log_warn(LOG_STORE, "%s, of size %llu, ends among entries that were pruned since: it cannot be compared", whose, promised);
+		return 0;
+	}
 	if (log_tree_root_at(promised, entry_table_read_node, &writer->connection, &root, &why) != 0)
 		return error_set(error, ERR_CORRUPT, "journal-changed: the tree under the first %llu entries cannot be read: %s",
 				 promised, why.message);
@@ -378,7 +385,7 @@ static int open_new_journal(struct store *store, struct error *error)
 /* While somebody waits for us the loop stays alive, and not longer. */
 static void keep_loop_alive(struct store *store)
 {
-	if (store->depth + store->signs + store->reads > 0 || store->backup.request != NULL)
+	if (store->depth + store->signs + store->reads + store->purges > 0 || store->backup.request != NULL)
 		uv_ref((uv_handle_t *)&store->async);
 	else
 		uv_unref((uv_handle_t *)&store->async);
@@ -458,7 +465,7 @@ static void tell_broken(struct store *store)
 
 static bool is_told_all(const struct store *store)
 {
-	return list_empty(&store->returned) && list_empty(&store->returned_signs) && list_empty(&store->returned_reads);
+	return list_empty(&store->returned) && list_empty(&store->returned_signs) && list_empty(&store->returned_reads) && list_empty(&store->returned_purges);
 }
 
 /* The lists are the store's and not this call's, as a callback may close the store, which drains them too. What came back later is
@@ -477,6 +484,7 @@ static void drain(struct store *store, uint64_t until_us)
 		list_move_all(&store->returned, &store->done);
 		list_move_all(&store->returned_signs, &store->done_signs);
 		list_move_all(&store->returned_reads, &store->done_reads);
+		list_move_all(&store->returned_purges, &store->done_purges);
 		uv_mutex_unlock(&store->lock);
 	}
 	while (in_time && (first = take_first(&store->returned)) != NULL) {
@@ -504,6 +512,13 @@ static void drain(struct store *store, uint64_t until_us)
 	}
 	if (atomic_load(&store->backup.is_done))
 		backup_finish(store);
+	while (in_time && (first = take_first(&store->returned_purges)) != NULL) {
+		struct store_purge *purge = CONTAINER_OF(first, struct store_purge, link);
+
+		store->purges--;
+		purge->on_done(purge);
+		in_time = store->options.now_us() < until_us;
+	}
 	tell_broken(store);
 }
 
@@ -606,6 +621,22 @@ int store_read(struct store *store, struct store_read *read)
 	return 0;
 }
 
+int store_purge(struct store *store, struct store_purge *purge)
+{
+	if (store->closing || store->purges >= STORE_PURGES_MAX)
+		return ERR_BUSY;
+	CHECK(purge->kind != STORE_PURGE_RUNS || (purge->run_count > 0 && purge->run_count <= STORE_PURGE_RUNS_MAX));
+	purge->error = (struct error){0};
+	purge->removed_runs = purge->removed_values = purge->pruned_entries = purge->given_pages = 0;
+	store->purges++;
+	keep_loop_alive(store);
+	uv_mutex_lock(&store->lock);
+	list_add_last(&store->purge_queue, &purge->link);
+	uv_mutex_unlock(&store->lock);
+	uv_cond_signal(&store->work);
+	return 0;
+}
+
 const char *store_library_version(void)
 {
 	return sqlite3_libversion();
@@ -696,7 +727,7 @@ static struct store *new_store(const struct store_options *options)
 	struct list *const lists[] = {&store->staged_urgent, &store->staged,	 &store->staged_signs, &store->urgent,
 				      &store->queue,	     &store->sign_queue, &store->done,	       &store->done_signs,
 				      &store->read_queue,    &store->done_reads, &store->returned,     &store->returned_signs,
-				      &store->returned_reads};
+				      &store->returned_reads, &store->purge_queue, &store->done_purges, &store->returned_purges};
 
 	for (size_t i = 0; i < COUNT_OF(lists); i++)
 		list_init(lists[i]);
@@ -855,7 +886,7 @@ void store_close(struct store *store)
 	if (!atomic_load(&store->is_broken) && commit_sign_checkpoint(store, true, &error) != 0)
 		log_error(LOG_STORE, "%s", error.message);
 	FAIL_POINT(CLOSE_SIGNED);
-	while (store->depth + store->signs + store->reads > 0 || store->backup.request != NULL)
+	while (store->depth + store->signs + store->reads + store->purges > 0 || store->backup.request != NULL)
 		drain(store, UINT64_MAX);
 	tell_broken(store);
 	reader_close_connection(&store->reader);

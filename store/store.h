@@ -21,10 +21,19 @@ enum {
 	STORE_APPEND_ENTRIES_MAX = 32768, /* entries of one append: the end of a run ends all that is under way in it */
 	STORE_STATS_SCAN_MAX = 256 << 20, /* bytes of a journal whose pages reader_details() counts */
 	STORE_PAGE_MAX = 10000, /* rows of one page */
+	STORE_PURGES_MAX = 64, /* requests to take something away, waiting */
 	STORE_SCHEDULE_ID_MAX = 127, /* two labels of at most 63 and a dot */
 };
 
 struct store; /* Opaque: defined in store/store.c. */
+
+/* How long things are kept. Without it (all 0) everything is. */
+struct store_retention {
+	int64_t runs_ms; /* after a run's end it leaves the lists, and its values go; 0: never */
+	int64_t entries_ms; /* after that its entries may go as well, tile by tile (semantics.md 9); 0: never */
+	bool drop_facts; /* facts go with their runs; else they, and what proves them, are kept for ever */
+	int64_t every_ms; /* from one pass to the next; 0: as often as the times above ask for, an hour at most */
+};
 
 struct store_options {
 	const char *data_dir; /* created with mode 0700 when missing */
@@ -36,6 +45,7 @@ struct store_options {
 	uint64_t reserve_bytes; /* kept in DATA/reserve for what is under way when the disk is full; 0: none */
 	uint64_t low_bytes; /* with less free space than this new work is refused; 0: no bound */
 	uint64_t wal_max_bytes; /* and with a longer WAL; with twice as much nothing is written any more. 0: STORE_WAL_MAX_MIB */
+	struct store_retention retention;
 	uint64_t (*now_us)(void); /* monotonic clock for the time stamps below */
 	int64_t (*wall_ms)(void);
 	/* The store is broken (an I/O error at COMMIT leaves the truth unknown): stop the process. Fires once, on the loop. */
@@ -176,6 +186,34 @@ struct store_restore {
 /* ERR_CORRUPT: not whole, or behind a known checkpoint; ERR_EXISTS; ERR_BUSY: a daemon holds the folder; ERR_INVALID: nothing is known and
  * original_is_gone is not set. Blocks. */
 int store_restore(struct store_restore *restore, struct error *error);
+/* --- taking away ---------------------------------------------------------------------------------------------------- */
+
+enum store_purge_kind {
+	STORE_PURGE_RUNS, /* these, at once, as retention would later */
+	STORE_PURGE_CONTENT, /* every copy of one value; its digest stays */
+	STORE_PURGE_DUE, /* all that is due by the policy now, and every free page goes back to the file system */
+};
+enum { STORE_PURGE_RUNS_MAX = 256, STORE_ERASE_MATCHES_MAX = 65536 /* rows that hold one value */ };
+
+/* Request, worked off by the writer in small transactions between those of others. The caller owns the struct and what it points to. */
+struct store_purge;
+typedef void (*store_purge_cb)(struct store_purge *purge);
+struct store_purge {
+	enum store_purge_kind kind;
+	const char *const *runs;
+	size_t run_count; /* 1 to STORE_PURGE_RUNS_MAX; all or none */
+	struct digest content;
+	struct bytes reason; /* a JSON text; data NULL: none given */
+	store_purge_cb on_done;
+	void *owner;
+
+	/* Result. ERR_NOT_FOUND: no such run or value; ERR_GONE: it is gone already; ERR_EXISTS: a run that has not ended needs it. */
+	struct error error;
+	uint64_t removed_runs, removed_values, pruned_entries, given_pages;
+	struct list link; /* The store's own. */
+};
+/* 0, or ERR_BUSY. */
+int store_purge(struct store *store, struct store_purge *purge);
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
@@ -202,7 +240,8 @@ void store_reader_close(struct store_reader *reader);
 const char *store_reader_origin(const struct store_reader *reader);
 int store_reader_log_key(const struct store_reader *reader, struct note_key *key, struct error *error);
 
-/* All texts and lists below lie in `arena`. ERR_NOT_FOUND where there is nothing. */
+/* All texts and lists below lie in `arena`. ERR_NOT_FOUND where there is nothing, ERR_GONE where
+ * something was that retention or an operator took away: the message says when and why. */
 struct store_run {
 	uint64_t seq; /* of run.created: newest first = by seq descending */
 	const char *id, *namespace, *name, *version, *status; /* status: words of interface.md */
@@ -247,6 +286,19 @@ struct store_raw_entry {
 };
 int reader_entries(struct store_reader *reader, struct arena *arena, uint64_t from_seq, uint64_t kinds, size_t limit,
 		   struct store_raw_entry **entries, size_t *count, uint64_t *next, struct error *error);
+
+/* The log as it is verified and exported: entries, and lines for what retention took. Gaps that are no retention's are gaps here. */
+struct store_log_line {
+	uint64_t seq, count; /* count: of entries that it stands for */
+	struct bytes bytes; /* data NULL: pruned, then `root` stands for them */
+	struct digest root;
+};
+int reader_log_lines(struct store_reader *reader, struct arena *arena, uint64_t from_seq, size_t limit, struct store_log_line **lines, size_t *count,
+		     uint64_t *next, struct error *error);
+/* The entry's bytes, or "pruned <first seq> <count> <root, base64>" (semantics.md 9). */
+void store_log_line_print(const struct store_log_line *line, struct buffer *text);
+/* Where the entries go on when the one at from_seq was pruned; from_seq itself when it was not. */
+int reader_pruned_end(struct store_reader *reader, uint64_t from_seq, uint64_t *end, struct error *error);
 
 /* One of them decoded, with its values up to value_max bytes. */
 int reader_entry(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, uint64_t value_max, struct entry *entry, struct error *error);
@@ -357,6 +409,7 @@ int reader_leaf(struct store_reader *reader, unsigned level, uint64_t index, str
 
 struct store_stats {
 	uint64_t entries, runs, open_runs, facts, checkpoints, pruned_tiles;
+	uint64_t pruned_entries, removed_runs, erased_values;
 	uint64_t database_bytes, free_bytes, wal_bytes;
 };
 int reader_stats(struct store_reader *reader, struct store_stats *stats, struct error *error);

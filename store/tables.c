@@ -43,7 +43,7 @@ static int check_run(struct connection *connection, const struct entry *entries,
 	if (known && creates)
 		return error_set(error, ERR_EXISTS, "run %s exists already", run_id);
 	if (creates && error->code == ERR_NONE && run_table_is_purged(connection, run_id, &purged, error) == 0 && purged)
-		return error_set(error, ERR_EXISTS, "run %s existed and was purged: its id is not used again", run_id);
+		return error_set(error, ERR_EXISTS, "run %s existed and was removed: its id is not used again, choose another", run_id);
 	return error->code; /* A late entry of a run that is gone is refused (C14). */
 }
 
@@ -103,7 +103,8 @@ int tables_apply(struct connection *connection, const struct entry *entries, siz
 		if (run_id == NULL) {
 			if (definition_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_DEFINITION_ADDED && FAIL_POINT_FAILS(TABLE_DEFINITION, error)) ||
 			    schedule_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_SCHEDULE_TICKED && FAIL_POINT_FAILS(TABLE_SCHEDULE, error)) ||
-			    event_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_EVENT_RECEIVED && FAIL_POINT_FAILS(TABLE_EVENT, error)))
+			    event_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_EVENT_RECEIVED && FAIL_POINT_FAILS(TABLE_EVENT, error)) ||
+			    retention_table_apply(connection, &entries[i], error) != 0)
 				return error->code;
 			i = end;
 			continue;
@@ -119,11 +120,17 @@ int tables_apply(struct connection *connection, const struct entry *entries, siz
 
 /* --- check by rebuilding ------------------------------------------------------------------------------------------ */
 
+static const char truth_pruned_sql[] = "SELECT count(*) FROM truth.journal_prune";
+static const char truth_tile_sql[] = "SELECT root, leaves FROM truth.journal_prune WHERE tile = ?1";
+static const char truth_leaf_sql[] = "SELECT leaf FROM truth.journal WHERE seq = ?1";
+static const char truth_tombstone_sql[] = "SELECT run FROM truth.run_tombstone WHERE id = ?1";
+static const char forgotten_sql[] = "DELETE FROM main.event WHERE seq < coalesce((SELECT min(seq) FROM truth.event), 9223372036854775807)";
 static const char truth_entries_sql[] = "SELECT seq, bytes FROM truth.entry WHERE seq >= ?1 ORDER BY seq LIMIT 256";
 
 struct rebuild {
 	struct connection connection; /* a scratch database, the journal attached to it as `truth` */
 	struct log_tree tree;
+	bool pruned; /* entries are gone: what only they said is taken from what retention left in their place */
 	struct error *error;
 };
 
@@ -135,6 +142,73 @@ static void on_rebuilt_node(void *arg, unsigned level, uint64_t index, const str
 		entry_table_put_node(&rebuild->connection, level, index, hash, rebuild->error);
 }
 
+/* One row by number, or by text. False: there is none, or *error. */
+static bool find_row(struct rebuild *rebuild, const char *sql, uint64_t number, const char *text, struct digest *digest, uint64_t *value)
+{
+	sqlite3_stmt *statement = statement_take(&rebuild->connection, sql, rebuild->error);
+	bool found;
+
+	if (statement == NULL)
+		return false;
+	if (text != NULL)
+		bind_text(statement, 1, text);
+	else
+		bind_number(statement, 1, number);
+	found = statement_step(&rebuild->connection, statement, rebuild->error) > 0;
+	if (!found)
+		return false;
+	if (digest != NULL)
+		column_digest(statement, 0, digest);
+	*value = column_number(statement, digest != NULL ? 1 : 0);
+	statement_end(statement);
+	return true;
+}
+
+/* Entries up to `seq` are not there: what retention left says what stood in the tree. */
+static int rebuild_gap(struct rebuild *rebuild, uint64_t seq)
+{
+	struct error *error = rebuild->error;
+
+	while (rebuild->tree.size < seq && error->code == ERR_NONE) {
+		uint64_t at = rebuild->tree.size, leaves, ignored;
+		struct digest hash;
+
+		if (!find_row(rebuild, truth_tile_sql, at / STORE_TILE, NULL, &hash, &leaves))
+			return error->code != ERR_NONE ? (int)error->code : error_set(error, ERR_CORRUPT, "journal-seq: entry %llu is missing, and no retention took it", (unsigned long long)at);
+		if (!leaves && at % STORE_TILE == 0 && at + STORE_TILE <= seq) {
+			log_tree_add_subtree(&rebuild->tree, STORE_NODE_LEVELS, &hash, on_rebuilt_node, rebuild);
+			if (error->code == ERR_NONE)
+				entry_table_put_node(&rebuild->connection, STORE_NODE_LEVELS, at / STORE_TILE, &hash, error);
+		} else if (!leaves || !find_row(rebuild, truth_leaf_sql, at, NULL, &hash, &ignored)) {
+			return error->code != ERR_NONE ? (int)error->code : error_set(error, ERR_CORRUPT, "journal-seq: leaf %llu is missing", (unsigned long long)at);
+		} else if (entry_table_put_leaf(&rebuild->connection, at, &hash, error) == 0) {
+			log_tree_add(&rebuild->tree, &hash, on_rebuilt_node, rebuild);
+		}
+	}
+	return error->code;
+}
+
+/* Of a run that was removed, and whose first entry is gone: facts and events stay, there is no run. *done: that was it. */
+static int rebuild_orphan(struct rebuild *rebuild, const struct entry *entry, bool *done)
+{
+	const char *id = run_of(entry);
+	struct error *error = rebuild->error, why = {0};
+	uint64_t run;
+
+	*done = false;
+	if (entry->kind == ENTRY_EVENT_RECEIVED || entry->kind == ENTRY_EVENT_EMITTED)
+		if (connection_run(&rebuild->connection, forgotten_sql, error) != 0)
+			return error->code;
+	if (id == NULL || entry->kind == ENTRY_RUN_CREATED || run_table_find(&rebuild->connection, id, &run, &why) != ERR_NOT_FOUND)
+		return 0;
+	*done = find_row(rebuild, truth_tombstone_sql, 0, id, NULL, &run);
+	if (*done && entry->kind == ENTRY_FACT_RECORDED)
+		return fact_table_apply(&rebuild->connection, run, entry, error);
+	if (*done && entry->kind == ENTRY_EVENT_EMITTED)
+		return event_table_apply(&rebuild->connection, entry, error);
+	return error->code;
+}
+
 /* `journal`, `journal_node` and the derived tables from one entry. Its values are found in content, which is truth too: the
  * scratch database has no table of that name, so content_table.c reads the journal's. */
 static int rebuild_entry(struct rebuild *rebuild, struct arena *arena, uint64_t seq, struct bytes bytes)
@@ -142,20 +216,25 @@ static int rebuild_entry(struct rebuild *rebuild, struct arena *arena, uint64_t 
 	struct digest leaf = log_tree_leaf(bytes);
 	struct error *error = rebuild->error;
 	struct entry entry;
+	bool done = false, whole;
 
 	if (entry_decode(arena, bytes, NULL, &entry, error) != 0)
+		return error->code;
+	if (rebuild->pruned && rebuild_gap(rebuild, seq) != 0)
 		return error->code;
 	if (entry.seq != seq || rebuild->tree.size != seq)
 		return error_set(error, ERR_CORRUPT, "journal-seq: entry %llu says that it is %llu and stands at %llu",
 				 (unsigned long long)seq, (unsigned long long)entry.seq, (unsigned long long)rebuild->tree.size);
-	/* Only labels are looked into. */
-	if (content_table_fill(&rebuild->connection, arena, &entry, 1, entry.kind == ENTRY_RUN_CREATED ? CONTENT_MAX : 0,
-			       error) != 0)
+	/* Only labels and reasons are looked into. */
+	whole = entry.kind == ENTRY_RUN_CREATED || entry.kind == ENTRY_RUNS_PURGED || entry.kind == ENTRY_CONTENT_ERASED;
+	if (content_table_fill(&rebuild->connection, arena, &entry, 1, whole ? CONTENT_MAX : 0, error) != 0)
 		return error->code;
 	if (entry_table_put_leaf(&rebuild->connection, seq, &leaf, error) != 0)
 		return error->code;
 	log_tree_add(&rebuild->tree, &leaf, on_rebuilt_node, rebuild);
-	return error->code != ERR_NONE ? (int)error->code : tables_apply(&rebuild->connection, &entry, 1, error);
+	if (error->code != ERR_NONE || (rebuild->pruned && rebuild_orphan(rebuild, &entry, &done) != 0) || done)
+		return error->code;
+	return tables_apply(&rebuild->connection, &entry, 1, error);
 }
 
 static int rebuild_all(struct rebuild *rebuild)
@@ -186,17 +265,28 @@ static int rebuild_all(struct rebuild *rebuild)
 	}
 }
 
-static int compare_table(struct rebuild *rebuild, const char *table, struct error *error)
+/* Where entries are gone, what followed from them alone is taken as it stands: which runs are no more, which of their facts were kept,
+ * how often a schedule ticked. */
+static const char settle_sql[] = "DELETE FROM main.run WHERE id IN (SELECT id FROM truth.run_tombstone);"
+				 "DELETE FROM main.run_label WHERE run IN (SELECT run FROM truth.run_tombstone);"
+				 "DELETE FROM main.timer WHERE run IN (SELECT run FROM truth.run_tombstone);"
+				 "DELETE FROM main.fact WHERE run IN (SELECT run FROM truth.run_tombstone) AND seq NOT IN (SELECT seq FROM truth.fact);"
+				 "DELETE FROM main.event WHERE seq NOT IN (SELECT seq FROM truth.event);"
+				 "INSERT INTO main.run_tombstone SELECT * FROM truth.run_tombstone WHERE true ON CONFLICT DO NOTHING;"
+				 "INSERT INTO main.kept_run SELECT * FROM truth.kept_run WHERE true ON CONFLICT DO NOTHING";
+
+/* columns: which of them, and of which rows. */
+static int compare_table(struct rebuild *rebuild, const char *table, const char *columns, const char *condition, struct error *error)
 {
-	char sql[512];
+	char sql[1024];
 	const char *const sides[][2] = {{"main", "truth"}, {"truth", "main"}};
 
 	for (size_t i = 0; i < COUNT_OF(sides); i++) {
 		sqlite3_stmt *statement;
 		uint64_t rows = 0;
 
-		snprintf(sql, sizeof(sql), "SELECT count(*) FROM (SELECT * FROM %s.%s EXCEPT SELECT * FROM %s.%s)", sides[i][0],
-			 table, sides[i][1], table);
+		snprintf(sql, sizeof(sql), "SELECT count(*) FROM (SELECT %s FROM %s.%s %s EXCEPT SELECT %s FROM %s.%s %s)", columns,
+			 sides[i][0], table, condition, columns, sides[i][1], table, condition);
 		statement = statement_make(&rebuild->connection, sql, error);
 		if (statement == NULL)
 			return error->code;
@@ -215,8 +305,17 @@ static int compare_table(struct rebuild *rebuild, const char *table, struct erro
 
 int store_check_tables(const char *data_dir, struct error *error)
 {
-	static const char *const tables[] = {"journal",	   "journal_node", "run",	    "run_label",  "run_entry", "fact",
-					     "definition", "document",	   "configuration", "public_key", "timer", "schedule", "event", "sink"};
+	static const struct {
+		const char *name, *columns_when_pruned, *condition;
+	} tables[] = {
+		{"journal", NULL, NULL}, {"journal_node", NULL, NULL}, {"run", NULL, NULL}, {"run_label", NULL, NULL},
+		/* Those of removed runs say what is yet to be cleared away. */
+		{"run_entry", NULL, "WHERE run IN (SELECT r.seq FROM truth.run r)"},
+		{"fact", NULL, NULL}, {"definition", NULL, NULL}, {"document", NULL, NULL}, {"configuration", NULL, NULL}, {"public_key", NULL, NULL},
+		{"timer", NULL, NULL}, {"schedule", "id, seq, definition, namespace, name, version, added_ms, paused", NULL}, {"event", NULL, NULL},
+		{"sink", NULL, NULL}, {"run_tombstone", NULL, NULL}, {"kept_run", NULL, NULL}, {"erasure", NULL, NULL},
+	};
+	int64_t pruned;
 	struct rebuild rebuild = {0};
 	char path[STORE_PATH_MAX], *attach = NULL;
 	struct buffer uri;
@@ -242,10 +341,14 @@ int store_check_tables(const char *data_dir, struct error *error)
 	/* content and blob are truth and far larger than the rest: they are looked at where they lie. */
 	if (connection_exec(&rebuild.connection, "DROP TABLE content; DROP TABLE blob; DROP TABLE blob_chunk; BEGIN", error) != 0)
 		goto out;
-	if (rebuild_all(&rebuild) != 0)
+	if (connection_number(&rebuild.connection, truth_pruned_sql, &pruned, error) != 0)
+		goto out;
+	rebuild.pruned = pruned > 0;
+	if (rebuild_all(&rebuild) != 0 || (rebuild.pruned && connection_exec(&rebuild.connection, settle_sql, error) != 0))
 		goto out;
 	for (size_t i = 0; i < COUNT_OF(tables); i++)
-		if (compare_table(&rebuild, tables[i], error) != 0)
+		if (compare_table(&rebuild, tables[i].name, rebuild.pruned && tables[i].columns_when_pruned ? tables[i].columns_when_pruned : "*",
+				  tables[i].condition ? tables[i].condition : "", error) != 0)
 			goto out;
 out:
 	if (!sqlite3_get_autocommit(rebuild.connection.db)) {

@@ -58,6 +58,9 @@
  * schedule.ticked     schedule, due, runId, by? (operator: it was not due), zone? (digest of the zone's rules), eventSeq? (the last event of it)
  * schedule.skipped    schedule, first, last, count, more? (of them some uncounted), why, eventSeq?
  * schedule.paused     schedule, reason?                  schedule.resumed schedule        value: the reason
+ * runs.purged         runs [runId], facts (kept, or not), keptMs? (retention: so long after their end), reason?    value: the operator's reason
+ * content.erased      content, reason?                   every copy of this value is gone, its digest stays; value: the reason
+ * journal.pruned      tiles, entries, kept, entriesMs    retention took entries of so many tiles (of the tiles: list of numbers)
  *
  * A task that is pure (set, a private pure function) is one entry: task.completed. "record" is the attempt's record:
  * stages in microseconds, usage, finish reason, model, configuration digest (activity.h says what is in it). */
@@ -102,7 +105,10 @@
 	X(ENTRY_EVENT_EMITTED, "event.emitted", 1)          \
 	X(ENTRY_EVENT_CONSUMED, "event.consumed", 1)        \
 	X(ENTRY_EVENTS_FORGOTTEN, "events.forgotten", 0)    \
-	X(ENTRY_SINK_ADVANCED, "sink.advanced", 0)
+	X(ENTRY_SINK_ADVANCED, "sink.advanced", 0)          \
+	X(ENTRY_RUNS_PURGED, "runs.purged", 0)              \
+	X(ENTRY_CONTENT_ERASED, "content.erased", 0)        \
+	X(ENTRY_JOURNAL_PRUNED, "journal.pruned", 0)
 
 enum entry_kind {
 #define X(kind, text, run) kind,

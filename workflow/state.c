@@ -1474,6 +1474,9 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	case ENTRY_EVENT_RECEIVED:
 	case ENTRY_EVENTS_FORGOTTEN:
 	case ENTRY_SINK_ADVANCED:
+	case ENTRY_RUNS_PURGED:
+	case ENTRY_CONTENT_ERASED:
+	case ENTRY_JOURNAL_PRUNED:
 	case ENTRY_KIND_COUNT:
 		rc = corrupt(state, entry, "no such entry belongs to a run", error);
 		break;

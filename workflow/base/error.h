@@ -15,6 +15,7 @@
 	X(ERR_DENIED, "not-authorised", 403)            \
 	X(ERR_NOT_FOUND, "not-found", 404)              \
 	X(ERR_EXISTS, "conflict", 409)                  \
+	X(ERR_GONE, "gone", 410)                        \
 	X(ERR_TOO_LARGE, "too-large", 413)              \
 	X(ERR_UNSUPPORTED, "unsupported", 400)          \
 	X(ERR_BUSY, "queue-full", 503)                  \

@@ -1045,6 +1045,7 @@ static void look_at_entry(struct verify_journal *journal, struct bytes bytes)
 		fail_journal(journal, "journal-entry", "entry %" PRIu64 ": %s", index, fault);
 	else if (index == 0 && !is_opened_by(journal, entry))
 		fail_journal(journal, "journal-entry", "entry 0 opened the log with another key than the one given");
+	journal->erased += texts_equal(json_get_text(entry, "kind"), "content.erased");
 	if (texts_equal(json_get_text(entry, "kind"), "fact.recorded")) {
 		journal->facts++;
 		fault = find_fact_fault(json_get(entry, "data"));
@@ -1103,6 +1104,8 @@ static void report_journal(struct verify_journal *journal)
 	if (journal->pruned > 0)
 		verify_add(report, VERIFY_NOTE, "journal", "journal-pruned", "%" PRIu64 " entries were pruned: their hashes stand for them",
 			   journal->pruned);
+	if (journal->erased > 0)
+		verify_add(report, VERIFY_NOTE, "journal", "content-erased", "%" PRIu64 " values were erased: their digests stand for them", journal->erased);
 	if (journal->failed)
 		return;
 	verify_add(report, VERIFY_PASS, "journal", NULL, "%" PRIu64 " entries in order, %" PRIu64 " of them facts", size, journal->facts);

@@ -68,7 +68,7 @@ struct verify_journal {
 	struct checkpoint *checkpoints; /* sorted by size; opened by begin */
 	size_t checkpoint_count, next_checkpoint;
 	char origin[NOTE_NAME_MAX + 1];
-	uint64_t pruned;
+	uint64_t pruned, erased; /* entries; values, as content.erased says */
 	struct verify_report *report;
 	bool failed;
 	uint64_t agreed_size; /* the largest checkpoint that agreed so far */

@@ -326,10 +326,10 @@ START_TEST(purged_ids_stay_taken)
 	struct entry entry;
 
 	fixture_start(&f);
-	ck_assert_int_eq(plain_exec(&f, "INSERT INTO run_tombstone VALUES('gone', zeroblob(32), 0)"), SQLITE_OK);
+	ck_assert_int_eq(plain_exec(&f, "INSERT INTO run_tombstone VALUES('gone', 0, zeroblob(32), 0, 0, 0, NULL)"), SQLITE_OK);
 	make_created(&f.arena, &entry, "gone", "one", NULL);
 	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_EXISTS);
-	ck_assert_ptr_nonnull(strstr(f.error.message, "purged"));
+	ck_assert_ptr_nonnull(strstr(f.error.message, "was removed"));
 	fixture_end(&f);
 }
 END_TEST

@@ -180,7 +180,9 @@ START_TEST(older_schema_is_migrated)
 	fixture_close(&f);
 	ck_assert_int_eq(plain_exec(&f, "DROP TABLE schedule; DROP TABLE event; DROP TABLE sink; DROP TABLE snapshot; DROP INDEX run_parent; ALTER TABLE run DROP COLUMN parent; "
 				 "ALTER TABLE run DROP COLUMN parent_step; ALTER TABLE run DROP COLUMN awaited; "
-				 "ALTER TABLE run DROP COLUMN wake_ms; ALTER TABLE run DROP COLUMN rested_ms; PRAGMA user_version = 1"), SQLITE_OK);
+				 "ALTER TABLE run DROP COLUMN wake_ms; ALTER TABLE run DROP COLUMN rested_ms; PRAGMA user_version = 1;"
+				 "DROP TABLE run_tombstone; CREATE TABLE run_tombstone(id TEXT PRIMARY KEY) STRICT; DROP TABLE kept_run; DROP TABLE run_clearing;"
+				 "DROP TABLE erasure; ALTER TABLE journal_prune DROP COLUMN kept; ALTER TABLE journal_prune DROP COLUMN leaves"), SQLITE_OK);
 	ck_assert_int_eq(store_open_readonly(f.folder, &reader, &error), ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(error.message, "start reprised on it once"));
 	fixture_open(&f);
