@@ -310,8 +310,9 @@ static bool take_entry(struct following *following, const struct json *entry)
 		following->stopped = true;
 		return false;
 	}
-	following->ended = entry_ends_run(json_get_text(entry, "kind")); /* unless another follows: it may have been retried since */
-	return true;
+	const char *kind = json_get_text(entry, "kind");
+	following->ended = entry_ends_run(kind);
+	return !following->ended || text_is(kind, "run.faulted"); /* behind which others may follow: it may have been retried since */
 }
 
 static bool on_stream_event(void *arg, bool has_id, uint64_t id, const char *name, struct bytes data)
