@@ -64,6 +64,7 @@ static const struct option_rule purge_options[] = {
 	{"yes", 'y', NULL, "do not ask", false},
 	END,
 };
+static const struct option_rule pause_options[] = {{"reason", 0, "TEXT", "why; kept in the journal", false}, END};
 static const struct option_rule extract_options[] = {
 	RUNTIME,
 	{"schema", 0, "FILE", "a JSON Schema for the answers: an object with the array `facts` (default: facts of subject, predicate, object, quote)", false},
@@ -170,6 +171,10 @@ const struct verb verbs[] = {
 	{"purge", "RUN…", "Remove runs that have ended; - reads ids from standard input", "Does at once what retention does later: the run leaves the lists and its values are deleted. Its facts are kept if "
 	 "the daemon's `retention.keepFacts` says so, and its id is not used again. All of up to 256 runs go, or none.",
 	 "reprise purge 01JC3V0Q9T5Z8W2N4M6K7H1B3D --reason 'asked to' --yes", 1, COMMAND_IDS_MAX, purge_options, command_purge},
+	{"pause", "RUN…", "Suspend runs: nothing new is begun until they are resumed", "What is in flight finishes and is recorded; timers that come due and events wait.",
+	 "reprise list --status running -o ids | reprise pause - --reason 'the runtime is being moved'", 1, COMMAND_IDS_MAX, pause_options, command_pause},
+	{"resume", "RUN…", "Let suspended runs go on", "A run that was put into quarantine is tried again.", "reprise list --status suspended -o ids | reprise resume -", 1, COMMAND_IDS_MAX,
+	 pause_options, command_resume},
 	{"replay", "RUN… | --all", "Decide runs again from the journal, no model called", "Exit status: 20 when a run's decisions differ from its journal.",
 	 "reprise replay 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, COMMAND_IDS_MAX, replay_options, command_replay},
 	{"overhead", "[RUN]", "Show where the time outside the activities went", NULL, "reprise overhead 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 1, overhead_options, command_overhead},

@@ -22,6 +22,8 @@ static const struct route routes[] = {
 	{"POST", "/v1/runs/{}/cancel", "", BODY_SMALL, api_cancel_run},
 	{"POST", "/v1/runs/{}/kill", "", BODY_SMALL, api_kill_run},
 	{"POST", "/v1/runs/{}/retry", "wait include", BODY_SMALL, api_retry_run},
+	{"POST", "/v1/runs/{}/pause", "", BODY_SMALL, api_pause_run},
+	{"POST", "/v1/runs/{}/resume", "", BODY_SMALL, api_resume_run},
 	{"POST", "/v1/runs/{}/replay", "", BODY_SMALL, api_replay_run},
 	{"POST", "/v1/definitions", "", BODY_SMALL, api_add_definition},
 	{"GET", "/v1/definitions", "limit cursor", BODY_NONE, api_list_definitions},

@@ -104,6 +104,8 @@ API_HANDLER(api_run_events);
 API_HANDLER(api_run_tasks);
 API_HANDLER(api_cancel_run);
 API_HANDLER(api_kill_run);
+API_HANDLER(api_pause_run);
+API_HANDLER(api_resume_run);
 API_HANDLER(api_replay_run);
 /* api_lineage.c */
 API_HANDLER(api_retry_run);

@@ -1,4 +1,4 @@
-/* /v1/runs: submitting, looking, waiting, cancelling, replaying.
+/* /v1/runs: submitting, looking, waiting, cancelling, pausing, replaying.
  *
  * A submission goes through these stations, each of which may be skipped: parse (on the pool when large), find its definition (cache,
  * else a read), engine_submit, durable; then 201, or with ?wait a watch. An id that is taken leads to a read that compares.
@@ -185,7 +185,9 @@ static void answer_run(struct daemon *daemon, struct request *request, const cha
 {
 	struct json *json = engine_run_json(daemon->engine, id, &request->arena);
 
-	if (json && include == 0 && !may_be_removed(daemon, json)) {
+	const char *known = json_get_text(json, "status");
+	/* Why it is suspended stands in the journal alone. */
+	if (json && include == 0 && !may_be_removed(daemon, json) && strcmp(known, run_status_name(RUN_SUSPENDED)) != 0) {
 		request_answer_json(request, status, json);
 		return;
 	}
@@ -779,16 +781,6 @@ void api_submit_run(struct daemon *daemon, struct request *request, const char *
 
 /* --- lists -------------------------------------------------------------------------------------------------------- */
 
-static bool is_status(const char *text)
-{
-	static const char *const words[] = {"pending", "running", "waiting", "suspended", "cancelled", "faulted", "completed"};
-
-	for (size_t i = 0; i < COUNT_OF(words); i++)
-		if (strcmp(words[i], text) == 0)
-			return true;
-	return false;
-}
-
 /* A time, or how long ago. */
 static bool read_time(struct request *request, const char *name, int64_t *ms)
 {
@@ -810,9 +802,11 @@ static bool read_filter(struct request *request, struct store_run_filter *filter
 {
 	const char *label = request_query(request, "label");
 
+	enum run_status status;
+
 	filter->status = request_query(request, "status");
 	filter->parent = request_query(request, "parent");
-	if (filter->status && !is_status(filter->status)) {
+	if (filter->status && !run_status_parse(filter->status, &status)) {
 		api_invalid(request, "query parameter status: '%s'; known: pending, running, waiting, suspended, cancelled, faulted, completed", filter->status);
 		return false;
 	}
@@ -1002,22 +996,30 @@ void api_run_tasks(struct daemon *daemon, struct request *request, const char *c
 	api_read(daemon, request, tasks_work, args, on_tasks);
 }
 
-/* --- cancel, kill ------------------------------------------------------------------------------------------------- */
+/* --- cancel, kill, pause, resume ---------------------------------------------------------------------------------- */
 
-struct cancellation {
-	struct engine_cancel cancel;
+/* A pause or a resume is one of the whole tree: the run first, durably, then those below it that it waits for, in steps of at most this many, until
+ * none is left that is otherwise. Cut off in between, asking again goes on. Ends go down the tree by themselves (daemon/children.c). */
+enum { CONTROL_TREE_STEP_MAX = 1000 };
+
+struct controlling {
+	struct engine_control control;
 	struct daemon *daemon;
 	struct request *request;
+	/* The step at hand. */
+	struct engine_control *below;
+	size_t pending;
+	struct error error;
 };
 
-static void on_cancelled(struct engine_cancel *cancel)
+/* Cancelling what has ended changes nothing and is no error (C44); it cannot be paused or resumed any more. */
+static int check_open(enum engine_verb verb, const char *id, const char *status, struct error *error)
 {
-	struct cancellation *own = cancel->owner;
+	enum run_status known;
 
-	if (cancel->error.code != ERR_NONE)
-		api_fail(own->request, &cancel->error);
-	else
-		answer_run(own->daemon, own->request, cancel->id, 0, 200);
+	if (verb == CONTROL_CANCEL || verb == CONTROL_KILL || !run_status_parse(status, &known) || !run_status_ended(known))
+		return 0;
+	return error_set(error, ERR_EXISTS, "run %s has ended (%s): only a run that has not can be %s", id, status, verb == CONTROL_PAUSE ? "paused" : "resumed");
 }
 
 bool api_read_reason(struct request *request, const char **text)
@@ -1032,9 +1034,139 @@ bool api_read_reason(struct request *request, const char **text)
 	return body != NULL;
 }
 
-static void cancel_run(struct daemon *daemon, struct request *request, const char *id, bool kill)
+static void row_work(struct store_reader *reader, struct store_read *read)
 {
-	struct cancellation *own = arena_zero(&request->arena, sizeof *own);
+	struct api_read *own = read->owner;
+	const struct controlling *controlling = own->args;
+	struct store_run run;
+
+	if (reader_run(reader, &read->arena, controlling->control.id, &run, &read->error) == 0 &&
+	    check_open(controlling->control.verb, run.id, run.status, &read->error) == 0)
+		api_print(own, row_json(&read->arena, &run));
+}
+
+static void answer_control(struct controlling *own)
+{
+	struct engine_control *control = &own->control;
+	struct json *json = engine_run_json(own->daemon->engine, control->id, &own->request->arena);
+	struct error error;
+
+	if (control->verb == CONTROL_CANCEL || control->verb == CONTROL_KILL)
+		answer_run(own->daemon, own->request, control->id, 0, 200);
+	else if (!json) /* parked, or it ended a while ago, or never was */
+		api_read(own->daemon, own->request, row_work, own, NULL);
+	else if (check_open(control->verb, control->id, json_get_text(json, "status"), &error) != 0)
+		api_fail(own->request, &error);
+	else
+		request_answer_json(own->request, 200, json);
+}
+
+/* What is open below the run and waited for, level by level; those that are not yet as they are to be. */
+static void tree_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	const struct controlling *controlling = own->args;
+	bool wants_suspended = controlling->control.verb == CONTROL_PAUSE;
+	const char **open = NULL;
+	size_t open_count = 0, open_cap = 0, found = 0;
+	struct json *list = json_array(&own->kept);
+
+	open = arena_grow(&read->arena, open, open_count, &open_cap, sizeof *open);
+	open[open_count++] = controlling->control.id;
+	for (size_t at = 0; at < open_count && found < CONTROL_TREE_STEP_MAX; at++) {
+		struct store_run_filter filter = {.parent = open[at], .limit = STORE_PAGE_MAX};
+		struct store_run *runs;
+		size_t count;
+		do {
+			if (reader_runs(reader, &read->arena, &filter, &runs, &count, &read->error) != 0)
+				return;
+			for (size_t i = 0; i < count; i++) {
+				filter.before_seq = runs[i].seq;
+				if (runs[i].ended_ms != 0 || !runs[i].is_awaited)
+					continue;
+				open = arena_grow(&read->arena, open, open_count, &open_cap, sizeof *open);
+				open[open_count++] = runs[i].id;
+				bool is_suspended = strcmp(runs[i].status, run_status_name(RUN_SUSPENDED)) == 0;
+				if (is_suspended == wants_suspended || found >= CONTROL_TREE_STEP_MAX)
+					continue;
+				json_add(&own->kept, list, json_text(&own->kept, runs[i].id));
+				found++;
+			}
+		} while (count == filter.limit);
+	}
+	json_print(list, &own->body);
+}
+
+static void look_below(struct controlling *own);
+
+static void on_below(struct engine_control *control)
+{
+	struct controlling *own = control->owner;
+
+	if (control->error.code != ERR_NONE && control->error.code != ERR_NOT_FOUND)
+		own->error = control->error;
+	if (--own->pending > 0)
+		return;
+	if (own->error.code != ERR_NONE)
+		api_fail(own->request, &own->error);
+	else
+		look_below(own);
+}
+
+static void on_tree(struct api_read *read)
+{
+	struct controlling *own = read->args;
+	struct arena *arena = &own->request->arena;
+	struct error error;
+
+	if (read->read.error.code != ERR_NONE) {
+		api_answer_read(read);
+		return;
+	}
+	const struct json *list = json_parse(arena, arena_bytes(arena, buffer_bytes(&read->body)), JSON_STORED, NULL, NULL);
+	size_t count = json_count(list), asked = 0;
+	buffer_close(&read->body);
+	own->below = arena_zero(arena, (count + 1) * sizeof *own->below);
+	own->pending = 1; /* until all are asked */
+	for (size_t i = 0; i < count; i++) {
+		struct engine_control *below = &own->below[i];
+		*below = (struct engine_control){.verb = own->control.verb, .id = json_at(list, i)->string.text, .reason = own->control.reason, .on_done = on_below, .owner = own};
+		list_init(&below->link);
+		own->pending++;
+		if (engine_control(own->daemon->engine, below, &error) == 0)
+			asked++;
+		else
+			own->pending--; /* it ended meanwhile, or cannot be loaded */
+	}
+	if (asked == 0) {
+		answer_control(own);
+		return;
+	}
+	own->pending--;
+	if (own->pending == 0)
+		look_below(own);
+}
+
+static void look_below(struct controlling *own)
+{
+	api_read(own->daemon, own->request, tree_work, own, on_tree);
+}
+
+static void on_controlled(struct engine_control *control)
+{
+	struct controlling *own = control->owner;
+
+	if (control->error.code != ERR_NONE && control->error.code != ERR_NOT_FOUND)
+		api_fail(own->request, &control->error);
+	else if (control->error.code == ERR_NONE && (control->verb == CONTROL_PAUSE || control->verb == CONTROL_RESUME))
+		look_below(own);
+	else
+		answer_control(own);
+}
+
+static void control_run(struct daemon *daemon, struct request *request, const char *id, enum engine_verb verb)
+{
+	struct controlling *own = arena_zero(&request->arena, sizeof *own);
 	const char *reason;
 	struct error error;
 
@@ -1042,23 +1174,33 @@ static void cancel_run(struct daemon *daemon, struct request *request, const cha
 		return;
 	own->daemon = daemon;
 	own->request = request;
-	own->cancel = (struct engine_cancel){.id = id, .reason = reason, .kill = kill, .on_done = on_cancelled, .owner = own};
-	list_init(&own->cancel.link);
-	int code = engine_cancel(daemon->engine, &own->cancel, &error);
-	if (code == ERR_NOT_FOUND) /* ended before: cancelling again changes nothing and is no error (C44); unknown: 404 from the read */
-		answer_run(daemon, request, id, 0, 200);
+	own->control = (struct engine_control){.verb = verb, .id = id, .reason = reason, .on_done = on_controlled, .owner = own};
+	list_init(&own->control.link);
+	int code = engine_control(daemon->engine, &own->control, &error);
+	if (code == ERR_NOT_FOUND) /* ended before, or unknown: the store says which */
+		answer_control(own);
 	else if (code != 0)
 		api_fail(request, &error);
 }
 
 void api_cancel_run(struct daemon *daemon, struct request *request, const char *const *parameters)
 {
-	cancel_run(daemon, request, parameters[0], false);
+	control_run(daemon, request, parameters[0], CONTROL_CANCEL);
 }
 
 void api_kill_run(struct daemon *daemon, struct request *request, const char *const *parameters)
 {
-	cancel_run(daemon, request, parameters[0], true);
+	control_run(daemon, request, parameters[0], CONTROL_KILL);
+}
+
+void api_pause_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	control_run(daemon, request, parameters[0], CONTROL_PAUSE);
+}
+
+void api_resume_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	control_run(daemon, request, parameters[0], CONTROL_RESUME);
 }
 
 /* --- replay ------------------------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ struct child {
 	struct arena arena; /* of what is submitted */
 	struct engine_submit submit;
 	struct engine_watch watch;
-	struct engine_cancel cancel;
+	struct engine_control control;
 	char reason[ID_LEN_MAX + 64];
 	uint64_t since_us;
 };
@@ -42,7 +42,7 @@ struct orphan {
 	char id[ID_LEN_MAX + 1], parent_run[ID_LEN_MAX + 1];
 	char *parent_step;
 	bool is_cancelling;
-	struct engine_cancel cancel;
+	struct engine_control control;
 	char reason[ID_LEN_MAX + 64];
 };
 
@@ -173,9 +173,9 @@ static void take_end(struct child *child)
 
 /* --- it is cancelled ---------------------------------------------------------------------------------------------- */
 
-static void on_cancelled(struct engine_cancel *cancel)
+static void on_cancelled(struct engine_control *control)
 {
-	struct child *child = cancel->owner;
+	struct child *child = control->owner;
 
 	if (child->children->is_closing)
 		return;
@@ -195,8 +195,8 @@ static void cancel_run(struct child *child)
 	snprintf(child->reason, sizeof child->reason, "run %s does not wait for it any more", child->activity->run_id);
 	FAIL_POINT(CHILD_CANCEL);
 	child->stage = CHILD_CANCELLING;
-	child->cancel = (struct engine_cancel){.id = child->id, .reason = child->reason, .kill = child->activity->is_kill, .on_done = on_cancelled, .owner = child};
-	if (engine_cancel(child->children->engine, &child->cancel, &error) != 0) {
+	child->control = (struct engine_control){.id = child->id, .reason = child->reason, .verb = child->activity->is_kill ? CONTROL_KILL : CONTROL_CANCEL, .on_done = on_cancelled, .owner = child};
+	if (engine_control(child->children->engine, &child->control, &error) != 0) {
 		child->cannot_cancel = true;
 		look(child, false);
 	}
@@ -249,6 +249,22 @@ static void wait_for_end(struct child *child)
 		look(child, true); /* it has ended in the meantime */
 }
 
+static void on_paused(struct engine_control *control)
+{
+	free(control);
+}
+
+/* Its parent was suspended while it was on its way: a pause is one of the whole tree. */
+static void pause_run(struct child *child)
+{
+	struct engine_control *control = memory_zero(sizeof *control);
+	struct error error = {0};
+
+	*control = (struct engine_control){.verb = CONTROL_PAUSE, .id = child->id, .on_done = on_paused, .owner = control};
+	if (engine_control(child->children->engine, control, &error) != 0)
+		free(control);
+}
+
 static void on_submitted(struct engine_submit *submit)
 {
 	struct child *child = submit->owner;
@@ -260,6 +276,8 @@ static void on_submitted(struct engine_submit *submit)
 	definition_release(submit->definition);
 	if (error.code == ERR_NONE) {
 		children->started++;
+		if (child->is_awaited && engine_run_is_suspended(children->engine, child->activity->run_id))
+			pause_run(child); /* its id stays the engine's */
 		wait_for_end(child);
 	} else if (children->stopping || error.code == ERR_CANCELLED) {
 		fail_interrupted(child);
@@ -423,9 +441,9 @@ void children_add_open(struct children *children, const char *id, const char *pa
 	list_add_last(&children->unclaimed, &orphan->link);
 }
 
-static void on_orphan_cancelled(struct engine_cancel *cancel)
+static void on_orphan_cancelled(struct engine_control *control)
 {
-	struct orphan *orphan = cancel->owner;
+	struct orphan *orphan = control->owner;
 
 	if (orphan->children->is_closing)
 		return;
@@ -442,9 +460,9 @@ static void cancel_orphan(struct orphan *orphan)
 	orphan->children->orphans++;
 	orphan->is_cancelling = true;
 	snprintf(orphan->reason, sizeof orphan->reason, "run %s does not wait for it any more", orphan->parent_run);
-	orphan->cancel = (struct engine_cancel){.id = orphan->id, .reason = orphan->reason, .on_done = on_orphan_cancelled, .owner = orphan};
-	if (engine_cancel(orphan->children->engine, &orphan->cancel, &error) != 0)
-		on_orphan_cancelled(&orphan->cancel); /* it has ended, or cannot be loaded */
+	orphan->control = (struct engine_control){.id = orphan->id, .reason = orphan->reason, .on_done = on_orphan_cancelled, .owner = orphan};
+	if (engine_control(orphan->children->engine, &orphan->control, &error) != 0)
+		on_orphan_cancelled(&orphan->control); /* it has ended, or cannot be loaded */
 }
 
 bool children_sweep(struct children *children)

@@ -28,7 +28,7 @@ struct message {
 	enum trigger_kind kind;
 	struct engine_submit *submit;
 	struct engine_offer *offer;
-	struct list cancels; /* struct engine_cancel: several callers may wait for one cancel */
+	struct list controls; /* struct engine_control: several callers may wait for one */
 	struct engine_retry *retry;
 	struct engine_activity *activity;
 	struct outcome outcome; /* ACTIVITY_DONE: made of the activity's result when it is decided */
@@ -91,6 +91,7 @@ struct run {
 	bool restarted; /* tell it so once it is loaded */
 	bool advancing; /* inside run_advance(): a callback that posts something leaves it to that */
 	bool reopening; /* it has ended, and is loaded to be retried: until that is committed it may be let go again */
+	bool is_suspended; /* as far as is durable; kept while it is parked */
 	int64_t deadline_ms; /* on the wall clock as it stands now; 0: none */
 	/* By how much the wall clock was set back while the run waited for something: for it that has not happened, its times go on. */
 	int64_t ahead_ms;
@@ -308,7 +309,7 @@ static struct message *new_message(enum trigger_kind kind)
 
 	message->kind = kind;
 	list_init(&message->link);
-	list_init(&message->cancels);
+	list_init(&message->controls);
 	return message;
 }
 
@@ -339,11 +340,11 @@ static void finish_message(struct message *message, const struct error *error)
 		message->retry->error = *error;
 		message->retry->on_done(message->retry);
 	}
-	while (!list_empty(&message->cancels)) {
-		struct engine_cancel *cancel = CONTAINER_OF(message->cancels.next, struct engine_cancel, link);
-		list_remove(&cancel->link);
-		cancel->error = *error;
-		cancel->on_done(cancel);
+	while (!list_empty(&message->controls)) {
+		struct engine_control *control = CONTAINER_OF(message->controls.next, struct engine_control, link);
+		list_remove(&control->link);
+		control->error = *error;
+		control->on_done(control);
 	}
 	free(message);
 }
@@ -362,6 +363,44 @@ static void post(struct run *run, struct message *message, bool first)
 		list_add_last(&run->engine->to_load, &run->waiting);
 		load_next(run->engine);
 	}
+}
+
+static bool is_control(enum trigger_kind kind)
+{
+	return kind == TRIGGER_CANCEL || kind == TRIGGER_PAUSE || kind == TRIGGER_RESUME;
+}
+
+/* The control lane: an end goes before everything, the others before everything but what an operator asked for earlier. */
+static void post_control(struct run *run, struct engine_control *control)
+{
+	struct list *inbox = run->live ? &run->live->inbox : &run->early, *before = inbox;
+	enum trigger_kind kind = control->verb == CONTROL_PAUSE ? TRIGGER_PAUSE : control->verb == CONTROL_RESUME ? TRIGGER_RESUME : TRIGGER_CANCEL;
+	struct message *same = NULL;
+
+	list_init(&control->link);
+	LIST_EACH(link, inbox) {
+		struct message *waiting = CONTAINER_OF(link, struct message, link);
+		if (!is_control(waiting->kind))
+			break;
+		same = waiting->kind == kind ? waiting : NULL;
+		if (kind == TRIGGER_CANCEL)
+			break; /* it stands first */
+		before = link;
+	}
+	if (same) { /* one is enough for all who ask */
+		list_add_last(&same->controls, &control->link);
+		return;
+	}
+	struct message *message = new_message(kind);
+	list_add_last(&message->controls, &control->link);
+	list_add_first(before, &message->link); /* behind it: a list's head is before its first */
+	if (run->live)
+		run->live->inbox_count++;
+	if (run->stage != STAGE_PARKED)
+		return;
+	list_remove(&run->waiting); /* past all others that wait to be loaded */
+	list_add_first(&run->engine->to_load, &run->waiting);
+	load_next(run->engine);
 }
 
 /* --- a run in memory ---------------------------------------------------------------------------------------------- */
@@ -560,6 +599,13 @@ bool engine_run_is_open(const struct engine *engine, const char *id)
 	return find_run(engine, id) != NULL;
 }
 
+bool engine_run_is_suspended(const struct engine *engine, const char *id)
+{
+	const struct run *run = find_run(engine, id);
+
+	return run && run->is_suspended;
+}
+
 /* --- listeners ---------------------------------------------------------------------------------------------------- */
 
 /* What is listened for changes after a commit only; then the port is told, before anybody hears of the commit. */
@@ -571,7 +617,7 @@ static void set_listening(struct run *run, const struct instance *instance, cons
 
 	while (at < count && strcmp(listeners->steps[at], step) != 0)
 		at++;
-	bool listens = instance_listens(instance), is_known = at < count;
+	bool listens = instance_listens(instance) && run->live->state.status != RUN_SUSPENDED, is_known = at < count;
 	if (listens == is_known || !engine->ports.listen)
 		return;
 	if (is_known) {
@@ -605,6 +651,20 @@ static void check_listener(struct run *run, const struct task *task, const uint6
 	set_listening(run, instance && instance->execution == execution ? instance : &over, step_id_print(arena, &id));
 }
 
+/* Nobody listens yet: after the daemon's start, and after a run was suspended. */
+static void find_listeners(struct run *run)
+{
+	struct arena arena;
+
+	arena_init(&arena);
+	LIST_EACH(link, &run->live->state.live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (instance_listens(instance))
+			check_listener(run, instance->task, instance->path, instance->execution, &arena);
+	}
+	arena_close(&arena);
+}
+
 /* An entry about a listen, or about what its foreach does, may have changed whether it listens. Where the record of an earlier execution was in the
  * way, its own last entry has told so. */
 static void check_listeners(struct run *run, const struct entry *entries, size_t count)
@@ -614,6 +674,10 @@ static void check_listeners(struct run *run, const struct entry *entries, size_t
 	arena_init(&arena);
 	for (size_t i = 0; i < count; i++) {
 		struct step_id id;
+		if (entries[i].kind == ENTRY_RUN_SUSPENDED)
+			forget_listeners(run);
+		if (entries[i].kind == ENTRY_RUN_RESUMED)
+			find_listeners(run);
 		const char *step = json_get_text(entries[i].data, "stepId");
 		const struct task *task = step && step_id_parse(&arena, step, &id) ? definition_find_task(run->live->definition, id.reference) : NULL;
 		if (!task || id.iteration_count != task->loop_depth)
@@ -625,20 +689,6 @@ static void check_listeners(struct run *run, const struct entry *entries, size_t
 			if (listen)
 				check_listener(run, task->parent, id.iterations, listen->execution, &arena);
 		}
-	}
-	arena_close(&arena);
-}
-
-/* After the daemon's start nobody listens yet. */
-static void find_listeners(struct run *run)
-{
-	struct arena arena;
-
-	arena_init(&arena);
-	LIST_EACH(link, &run->live->state.live) {
-		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
-		if (instance_listens(instance))
-			check_listener(run, instance->task, instance->path, instance->execution, &arena);
 	}
 	arena_close(&arena);
 }
@@ -849,13 +899,15 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 		trigger->attempt = message->activity->activity.attempt;
 		trigger->outcome = &message->outcome;
 		break;
-	case TRIGGER_CANCEL: {
+	case TRIGGER_CANCEL:
+	case TRIGGER_PAUSE:
+	case TRIGGER_RESUME: {
 		/* Several may ask at once: the first reason counts, and a kill is a kill. */
-		LIST_EACH(link, &message->cancels) {
-			const struct engine_cancel *cancel = CONTAINER_OF(link, struct engine_cancel, link);
+		LIST_EACH(link, &message->controls) {
+			const struct engine_control *control = CONTAINER_OF(link, struct engine_control, link);
 			if (!trigger->reason)
-				trigger->reason = cancel->reason;
-			trigger->kill |= cancel->kill;
+				trigger->reason = control->reason;
+			trigger->kill |= control->verb == CONTROL_KILL;
 		}
 		break;
 	}
@@ -1042,7 +1094,7 @@ static void append_decision(struct run *run)
 
 	live->append.on_done = on_entries_committed;
 	live->append.owner = run;
-	live->append.urgent = first_message(live)->kind == TRIGGER_CANCEL;
+	live->append.urgent = is_control(first_message(live)->kind);
 	live->append.error = (struct error){0};
 	add_snapshot(run);
 	run->stage = STAGE_COMMITTING;
@@ -1296,6 +1348,8 @@ static void fold_times(struct run_live *live, int64_t last_ms)
 
 	if (live->active.count + live->queued.count <= ENGINE_INTERVALS_MAX)
 		return;
+	if (live->state.suspended_ms != 0)
+		until_ms = live->state.suspended_ms;
 	LIST_EACH(link, &live->state.live) {
 		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
 		int64_t since_ms = instance->phase == INSTANCE_BACKING_OFF ? instance->waits_since_ms : instance->started_ms;
@@ -1414,6 +1468,7 @@ static void on_entries_committed(struct store_append *append)
 		emitted |= append->entries[i].kind == ENTRY_EVENT_EMITTED;
 	apply_entries(run);
 	FAIL_POINT(APPLY_DONE);
+	run->is_suspended = live->state.status == RUN_SUSPENDED;
 	check_listeners(run, append->entries, append->entry_count);
 	if (run->reopening)
 		find_listeners(run);
@@ -1637,6 +1692,7 @@ static void on_whole_run(struct run *run)
 {
 	static const struct error none = {0};
 
+	run->is_suspended = run->live->state.status == RUN_SUSPENDED;
 	if (run->restarted && !run_status_ended(run->live->state.status))
 		find_listeners(run);
 	run->stage = STAGE_IDLE;
@@ -1762,27 +1818,33 @@ int engine_submit(struct engine *engine, struct engine_submit *submit, struct er
 	return error_set(error, ERR_BUSY, "%d appends wait for the journal, the most allowed (STORE_QUEUE_MAX); retry", STORE_QUEUE_MAX);
 }
 
-int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct error *error)
+/* A decision that the store had no room for, or that could not get its values: nothing of it is durable, so what is asked for now is decided first. */
+static void withdraw_decision(struct run *run)
 {
-	struct run *run = find_run(engine, cancel->id);
+	struct run_live *live = run->live;
+
+	if (run->stage != STAGE_POSTPONED || first_message(live)->kind == TRIGGER_SUBMITTED || is_control(first_message(live)->kind))
+		return;
+	put_back(live, 0);
+	decision_close(&live->decision);
+	value_cache_clear(&live->loaded);
+	live->decided_ms = 0;
+	live->rounds = 0;
+	set_deadline(run, 0);
+	run->stage = STAGE_IDLE;
+}
+
+int engine_control(struct engine *engine, struct engine_control *control, struct error *error)
+{
+	struct run *run = find_run(engine, control->id);
 
 	if (!run)
-		return error_set(error, ERR_NOT_FOUND, "run %s is not under way", cancel->id);
+		return error_set(error, ERR_NOT_FOUND, "run %s is not under way", control->id);
 	if (run->stage == STAGE_BROKEN)
-		return error_set(error, ERR_CORRUPT, "run %s cannot be loaded; see the daemon's log", cancel->id);
+		return error_set(error, ERR_CORRUPT, "run %s cannot be loaded; see the daemon's log", control->id);
 	FAIL_POINT(CANCEL_RECEIVED);
-	list_init(&cancel->link);
-	struct list *inbox = run->live ? &run->live->inbox : &run->early;
-	LIST_EACH(link, inbox) { /* one cancel is enough for all who ask */
-		struct message *waiting = CONTAINER_OF(link, struct message, link);
-		if (waiting->kind == TRIGGER_CANCEL) {
-			list_add_last(&waiting->cancels, &cancel->link);
-			return 0;
-		}
-	}
-	struct message *message = new_message(TRIGGER_CANCEL);
-	list_add_last(&message->cancels, &cancel->link);
-	post(run, message, true);
+	withdraw_decision(run);
+	post_control(run, control);
 	run_advance(run);
 	return 0;
 }
@@ -1849,11 +1911,13 @@ enum engine_flight engine_step_flight(const struct engine *engine, const char *i
 	if (run->restarted || run->stage == STAGE_BROKEN || (run->live && run->stage == STAGE_LOADING))
 		return FLIGHT_UNKNOWN;
 	if (!run->live)
-		return FLIGHT_NO; /* parked: nothing is in flight */
+		return run->is_suspended ? FLIGHT_UNKNOWN : FLIGHT_NO; /* parked: nothing is in flight */
 	arena_init(&arena);
 	const struct instance *instance = state_find_step(&run->live->state, step_id, &arena, &execution);
 	arena_close(&arena);
-	return instance && instance->in_flight && instance->execution == execution ? FLIGHT_YES : FLIGHT_NO;
+	if (!instance || instance->execution != execution)
+		return FLIGHT_NO;
+	return instance->in_flight ? FLIGHT_YES : run->is_suspended && instance->phase == INSTANCE_STARTED ? FLIGHT_UNKNOWN : FLIGHT_NO;
 }
 
 void engine_counts(const struct engine *engine, struct engine_counts *counts)

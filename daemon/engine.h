@@ -155,11 +155,15 @@ int engine_submit(struct engine *engine, struct engine_submit *submit, struct er
 
 /* --- control ------------------------------------------------------------------------------------------------------ */
 
-struct engine_cancel;
-struct engine_cancel {
+enum engine_verb { CONTROL_CANCEL, CONTROL_KILL, CONTROL_PAUSE, CONTROL_RESUME };
+
+/* What an operator, or a parent, does to a run. It goes before all that waits in the run's inbox, before the loads of other runs, and past a full
+ * queue of the store (C5); several that ask the same at once are answered together. Each is idempotent. */
+struct engine_control;
+struct engine_control {
+	enum engine_verb verb;
 	const char *id, *reason; /* reason may be NULL */
-	bool kill;
-	void (*on_done)(struct engine_cancel *cancel); /* durable, or the run had ended meanwhile: both are success */
+	void (*on_done)(struct engine_control *control); /* durable, or it was so already, or the run had ended meanwhile: all are success */
 	void *owner;
 	/* ERR_NOT_FOUND: it was on its way and was not created (it may have ended before: ask the store). ERR_CANCELLED: the daemon
 	 * stops, the run is as it was. */
@@ -167,7 +171,7 @@ struct engine_cancel {
 	struct list link; /* the engine's own */
 };
 /* 0, or ERR_NOT_FOUND: no such run is under way (it may have ended: ask the store). */
-int engine_cancel(struct engine *engine, struct engine_cancel *cancel, struct error *error);
+int engine_control(struct engine *engine, struct engine_control *control, struct error *error);
 
 /* A run that has faulted goes on from what was under way when it failed (semantics.md 3: with new execution numbers). */
 struct engine_retry;
@@ -194,6 +198,7 @@ int engine_offer_event(struct engine *engine, struct engine_offer *offer, struct
  * NULL: not in memory, or parked. */
 struct json *engine_run_json(const struct engine *engine, const char *id, struct arena *arena);
 bool engine_run_is_open(const struct engine *engine, const char *id); /* under way or parked */
+bool engine_run_is_suspended(const struct engine *engine, const char *id); /* as far as is durable and it was loaded since the start */
 
 void engine_forget_removed(struct engine *engine); /* runs were purged or a value erased: nothing of what was may stay in memory */
 
@@ -215,7 +220,8 @@ struct engine_counts {
 };
 void engine_counts(const struct engine *engine, struct engine_counts *counts);
 
-/* Whether an attempt of this step is under way, as far as is durable. UNKNOWN: the run has not been taken up again since the start, or cannot be. */
+/* Whether an attempt of this step is under way, as far as is durable. UNKNOWN: the run has not been taken up again since the start, or cannot be; or
+ * it is suspended, and may take the step up again when it is resumed. */
 enum engine_flight { FLIGHT_NO, FLIGHT_YES, FLIGHT_UNKNOWN };
 enum engine_flight engine_step_flight(const struct engine *engine, const char *id, const char *step_id);
 

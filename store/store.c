@@ -579,7 +579,7 @@ void store_break(struct store *store, const struct error *error)
 
 int store_append(struct store *store, struct store_append *append)
 {
-	if (store->closing || store->depth >= STORE_QUEUE_MAX)
+	if (store->closing || store->depth >= STORE_QUEUE_MAX + (append->urgent ? STORE_URGENT_MAX : 0))
 		return ERR_BUSY;
 	append->error = (struct error){0};
 	append->seq_first = append->handed_us = append->taken_us = append->committed_us = 0;

@@ -16,6 +16,7 @@
 
 enum {
 	STORE_QUEUE_MAX = 16384, /* appends staged or queued; past it store_append says ERR_BUSY */
+	STORE_URGENT_MAX = 4096, /* urgent ones that still go in past it: control works while the queue is full (C5) */
 	STORE_READS_MAX = 4096,
 	STORE_BATCH_ENTRIES_MAX = 8192, /* entries of one transaction of several appends */
 	STORE_APPEND_ENTRIES_MAX = 32768, /* entries of one append: the end of a run ends all that is under way in it */

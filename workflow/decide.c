@@ -196,6 +196,8 @@ static void on_deadline(struct deciding *d)
 	enum instance_timer timer = TIMER_TIMEOUT;
 	int64_t due_ms;
 
+	if (d->draft.status == RUN_SUSPENDED)
+		return; /* what is due waits for RESUME */
 	LIST_EACH(link, &d->base->live) { /* what they need is loaded at once */
 		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
 		if (instance->task->kind == TASK_CALL && instance->phase == INSTANCE_BACKING_OFF && instance->due_ms <= d->trigger->wall_ms)
@@ -215,24 +217,100 @@ static void on_deadline(struct deciding *d)
 	}
 }
 
-/* The daemon went away while attempts were in flight. Each is done again under the same key; it costs no retry (C38). */
+/* The daemon went away while attempts were in flight. Each is done again under the same key; it costs no retry (C38). Where the run is suspended
+ * that is left to on_resume(). */
 static void on_restarted(struct deciding *d)
 {
+	bool goes_on = d->draft.status != RUN_SUSPENDED;
+
 	LIST_EACH(link, &d->base->live) {
 		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
 		if (!instance->in_flight)
 			continue;
-		const struct json *arguments = decide_value_json(d, instance->with);
-		if (!arguments || d->decision->need_count > 0)
+		const struct json *arguments = goes_on ? decide_value_json(d, instance->with) : NULL;
+		if ((goes_on && !arguments) || d->decision->need_count > 0)
 			continue;
 		struct entry *entry = decide_new_task_entry(d, ENTRY_ATTEMPT_FAILED, instance->task, instance->path, instance->execution);
 		json_set_number(d->arena, entry->data, "attempt", instance->attempt);
 		json_set_text(d->arena, entry->data, "class", failure_name(FAILURE_INTERRUPTED));
 		decide_emit(d, entry);
-		decide_start_attempt(d, instance->task, instance->path, instance->path_count, instance->execution, instance->attempt + 1, instance->with, arguments);
+		if (goes_on)
+			decide_start_attempt(d, instance->task, instance->path, instance->path_count, instance->execution, instance->attempt + 1, instance->with, arguments);
 	}
-	if (d->decision->need_count == 0)
+	if (d->decision->need_count == 0 && goes_on)
 		decide_push_all(d);
+}
+
+/* An attempt that the daemon's end interrupted while the run was suspended: its task is under way and nothing of it is. */
+static bool is_interrupted(const struct instance *instance)
+{
+	return instance->task->kind == TASK_CALL && !instance->is_body && instance->phase == INSTANCE_STARTED && !instance->in_flight;
+}
+
+/* For the lifecycle events of the tasks (dsl.md 1.12): the entry alone has to tell them. */
+static void name_tasks(struct deciding *d, struct entry *entry)
+{
+	struct json *tasks = json_array(d->arena);
+	size_t bytes = 0, more = 0;
+
+	LIST_EACH(link, &d->base->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (instance->is_body || !instance->task->parent)
+			continue;
+		const char *step = decide_step_text(d, instance->task, instance->path, instance->path_count, instance->execution, NULL);
+		bytes += strlen(step) + 3;
+		if (bytes > SUSPENDED_TASKS_BYTES_MAX)
+			more++;
+		else
+			json_add(d->arena, tasks, json_text(d->arena, step));
+	}
+	json_set(d->arena, entry->data, "tasks", tasks);
+	if (more > 0)
+		json_set_number(d->arena, entry->data, "more", (double)more);
+}
+
+static void carry_reason(struct deciding *d, struct entry *entry)
+{
+	if (d->trigger->reason)
+		decide_carry(d, entry, "reason", json_print_arena(json_text(d->arena, d->trigger->reason), d->arena));
+}
+
+/* What is in flight may finish and is recorded; nothing begins: see decide_trigger(). */
+static void on_pause(struct deciding *d)
+{
+	if (d->draft.status == RUN_SUSPENDED)
+		return;
+	struct entry *entry = decide_new_entry(d, ENTRY_RUN_SUSPENDED);
+	carry_reason(d, entry);
+	if (d->trigger->quarantine)
+		json_set_boolean(d->arena, entry->data, "quarantined", true);
+	name_tasks(d, entry);
+	decide_emit(d, entry);
+}
+
+/* Everything that could have gone on meanwhile goes on now; what came due is next (state_next_deadline_ms()). */
+static void on_resume(struct deciding *d)
+{
+	if (d->draft.status != RUN_SUSPENDED)
+		return;
+	LIST_EACH(link, &d->base->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (is_interrupted(instance))
+			decide_value_json(d, instance->with);
+	}
+	if (d->decision->need_count > 0)
+		return;
+	struct entry *entry = decide_new_entry(d, ENTRY_RUN_RESUMED);
+	carry_reason(d, entry);
+	name_tasks(d, entry);
+	decide_emit(d, entry);
+	LIST_EACH(link, &d->base->live) {
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		if (is_interrupted(instance))
+			decide_start_attempt(d, instance->task, instance->path, instance->path_count, instance->execution, instance->attempt + 1, instance->with,
+					     decide_value_json(d, instance->with));
+	}
+	decide_push_all(d);
 }
 
 static void finish_attempt(struct deciding *d, const struct instance *instance, const char *step, enum entry_kind kind)
@@ -349,8 +427,7 @@ static void on_cancel(struct deciding *d)
 {
 	decide_end_live(d, &(struct ending){0});
 	struct entry *entry = decide_new_entry(d, d->trigger->kill ? ENTRY_RUN_KILLED : ENTRY_RUN_CANCELLED);
-	if (d->trigger->reason)
-		decide_carry(d, entry, "reason", json_print_arena(json_text(d->arena, d->trigger->reason), d->arena));
+	carry_reason(d, entry);
 	decide_end_run(d, entry);
 }
 
@@ -422,7 +499,8 @@ static void decide_trigger(struct deciding *d)
 		on_restarted(d);
 		break;
 	case TRIGGER_CONTINUE:
-		decide_push_all(d);
+		if (d->draft.status != RUN_SUSPENDED)
+			decide_push_all(d);
 		break;
 	case TRIGGER_ACTIVITY_DONE:
 		on_activity_done(d);
@@ -436,11 +514,19 @@ static void decide_trigger(struct deciding *d)
 	case TRIGGER_RETRY:
 		on_retry(d);
 		break;
+	case TRIGGER_PAUSE:
+		on_pause(d);
+		break;
+	case TRIGGER_RESUME:
+		on_resume(d);
+		break;
 	case TRIGGER_EVENT:
-		decide_on_event(d);
+		if (d->draft.status != RUN_SUSPENDED) /* it stays in the journal, and is offered again */
+			decide_on_event(d);
 		break;
 	}
-	decide_run_queue(d);
+	if (d->draft.status != RUN_SUSPENDED) /* all that begins, begins from there */
+		decide_run_queue(d);
 }
 
 /* Where the trigger left the run waiting, its last entry says so. Per trigger, since replay decides them one by one, however many were decided

@@ -16,6 +16,7 @@ enum {
 	DECISION_EVALUATIONS_MAX = 256, /* results asked for at once; the rest is asked for in the next round */
 	DECISION_RESULTS_BYTES_MAX = 16 << 20, /* of results, between one entry and the next */
 	LISTEN_EVENTS_MAX = 10000, /* events in the output of one listen */
+	SUSPENDED_TASKS_BYTES_MAX = 32 << 10, /* of step ids in run.suspended and run.resumed; the rest is counted */
 	DECISION_VALUE_MAX = 16 << 20, /* bytes of a value that a decision makes: they are printed and hashed on the loop */
 };
 
@@ -27,6 +28,8 @@ enum trigger_kind {
 	TRIGGER_DEADLINE, /* state_next_deadline_ms() has passed */
 	TRIGGER_CANCEL,
 	TRIGGER_RETRY, /* of a run that has faulted: it goes on from what was under way then */
+	TRIGGER_PAUSE, /* nothing new is begun until RESUME; a run that is suspended stays as it is */
+	TRIGGER_RESUME,
 	TRIGGER_EVENT, /* for a listen that waits; one that is not for it gives an empty decision */
 };
 
@@ -62,9 +65,10 @@ struct trigger {
 	/* EVENT, and step_id */
 	struct bytes event; /* the canonical envelope */
 	uint64_t event_seq;
-	/* CANCEL, RETRY */
+	/* CANCEL, RETRY, PAUSE, RESUME */
 	const char *reason; /* or NULL */
-	bool kill;
+	bool kill; /* CANCEL */
+	bool quarantine; /* PAUSE: not asked for, but because it could not go on */
 	/* Any ending: what the run's record says ({"wallUs", "stages"}), or NULL. */
 	const struct json *run_record;
 };

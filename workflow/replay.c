@@ -288,6 +288,14 @@ static size_t attempt_outcome(struct replay *r, size_t at, struct trigger *trigg
 	return at;
 }
 
+static void read_reason(const struct replay *r, const struct entry *entry, struct trigger *trigger)
+{
+	const struct json *reason = find_json(r, entry->data, "reason");
+
+	if (json_is(reason, JSON_STRING))
+		trigger->reason = reason->string.text;
+}
+
 /* What is cancelled first: all of the run, at whose end that stands; else the losers of a fork, whose winner an earlier decision has. */
 static void read_cancel(struct replay *r, size_t at, struct trigger *trigger)
 {
@@ -299,9 +307,7 @@ static void read_cancel(struct replay *r, size_t at, struct trigger *trigger)
 		return;
 	trigger->kind = TRIGGER_CANCEL;
 	trigger->kill = r->entries[at].kind == ENTRY_RUN_KILLED;
-	const struct json *reason = find_json(r, r->entries[at].data, "reason");
-	if (json_is(reason, JSON_STRING))
-		trigger->reason = reason->string.text;
+	read_reason(r, &r->entries[at], trigger);
 }
 
 /* The trigger of the decision that begins at entry `at`. False: no decision begins like that. */
@@ -349,6 +355,12 @@ static bool read_trigger(struct replay *r, size_t at, struct trigger *trigger, s
 	case ENTRY_RUN_CANCELLED:
 	case ENTRY_RUN_KILLED:
 		read_cancel(r, at, trigger);
+		return true;
+	case ENTRY_RUN_SUSPENDED:
+	case ENTRY_RUN_RESUMED:
+		trigger->kind = entry->kind == ENTRY_RUN_SUSPENDED ? TRIGGER_PAUSE : TRIGGER_RESUME;
+		trigger->quarantine = json_get_boolean(entry->data, "quarantined", false);
+		read_reason(r, entry, trigger);
 		return true;
 	default:
 		trigger->kind = TRIGGER_CONTINUE;

@@ -616,7 +616,7 @@ int64_t state_next_deadline_ms(const struct state *state)
 	int64_t earliest_ms = state->timeout_ms;
 
 	CHECK(state->closing_count == 0);
-	if (run_status_ended(state->status))
+	if (run_status_ended(state->status) || state->status == RUN_SUSPENDED)
 		return 0;
 	LIST_EACH(link, &state->live)
 		take_earlier(&earliest_ms, CONTAINER_OF(link, struct instance, live));
@@ -637,6 +637,13 @@ bool state_ends_wait(const struct state *state, const struct entry *entry, int64
 	bool waits = false;
 
 	switch (entry->kind) {
+	case ENTRY_RUN_RESUMED:
+	case ENTRY_RUN_COMPLETED:
+	case ENTRY_RUN_FAULTED:
+	case ENTRY_RUN_CANCELLED:
+	case ENTRY_RUN_KILLED:
+		*since_ms = state->suspended_ms;
+		return state->suspended_ms != 0;
 	case ENTRY_TIMER_FIRED:
 	case ENTRY_ATTEMPT_STARTED:
 	case ENTRY_ATTEMPT_SUCCEEDED:
@@ -1415,6 +1422,9 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 		break;
 	case ENTRY_RUN_SUSPENDED:
 	case ENTRY_RUN_RESUMED:
+		if ((state->status == RUN_SUSPENDED) == (entry->kind == ENTRY_RUN_SUSPENDED))
+			rc = corrupt(state, entry, "the run is suspended already, or is not", error);
+		state->suspended_ms = entry->kind == ENTRY_RUN_SUSPENDED ? entry->time_ms : 0;
 		break;
 	case ENTRY_RUN_RETRIED:
 		rc = apply_retried(state, entry, error);
@@ -1515,7 +1525,8 @@ struct digest state_digest(const struct state *state)
 	CHECK(state->closing_count == 0);
 	arena_init(&arena);
 	buffer_init(&out, STATE_TEXT_MAX);
-	buffer_printf(&out, "%s %s %d timeout=%" PRId64, state->id, run_status_name(state->status), state->killed, state->timeout_ms);
+	buffer_printf(&out, "%s %s %d timeout=%" PRId64 " suspended=%" PRId64, state->id, run_status_name(state->status), state->killed, state->timeout_ms,
+		      state->suspended_ms);
 	print_value(&out, "input", state->input);
 	print_value(&out, "output", state->output);
 	print_value(&out, "error", state->error);

@@ -132,6 +132,7 @@ struct state {
 	unsigned depth; /* runs around it, of which each is a child of the next */
 	char *parent_run, *parent_step; /* NULL: it is no child; a draft's are the base's */
 	int64_t created_ms, ended_ms, timeout_ms; /* timeout: when the run is over; 0: never */
+	int64_t suspended_ms; /* since when; 0: it is not */
 	uint64_t seq_first, seq_last, entry_count;
 	uint64_t fact_count, rejected_count;
 	struct value *emitted; /* between event.emitted and the end of its task */
@@ -185,9 +186,10 @@ const struct task_list *state_list(const struct instance *sequence);
 /* What the instance waits for next, and until when: the wait itself before a timeout of the same time. 0: nothing. */
 enum instance_timer { TIMER_DUE, TIMER_ATTEMPT, TIMER_TIMEOUT };
 int64_t instance_next_timer(const struct instance *instance, enum instance_timer *timer);
-/* Earliest time at which something is due; 0: nothing is. */
+/* Earliest time at which something is due; 0: nothing is, or the run is suspended. */
 int64_t state_next_deadline_ms(const struct state *state);
-/* Before this entry is folded in: it ends a time in which a task only waited for a timer or a child, since *since_ms (semantics.md 8: queued). */
+/* Before this entry is folded in: it ends a time in which a task only waited for a timer or a child, or the run for its operator, since *since_ms
+ * (semantics.md 8: queued). */
 bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms);
 /* Nothing in flight, nothing to do at once: may leave memory. */
 bool state_is_idle(const struct state *state);

@@ -250,7 +250,7 @@ struct view {
 	struct wait_view *waits;
 	const struct json *record;
 	enum run_status status;
-	int64_t created_ms, last_ms, ended_ms;
+	int64_t created_ms, last_ms, ended_ms, suspended_ms; /* suspended: since when; 0: it is not */
 };
 
 static uint64_t place_key(const struct digest *digest)
@@ -632,6 +632,12 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 	char text[DIGEST_TEXT_LEN + 1];
 
 	v->status = run_status_after(v->status, entry);
+	if (v->suspended_ms != 0 && v->status != RUN_SUSPENDED) {
+		interval_add(&v->queued, (v->suspended_ms - v->created_ms) * 1000, (entry->time_ms - v->created_ms) * 1000);
+		v->suspended_ms = 0;
+		json_remove(v->run, "reason");
+		json_remove(v->run, "quarantined");
+	}
 	switch (entry->kind) {
 	case ENTRY_RUN_RETRIED: { /* in between it waited for whoever retried it */
 		interval_add(&v->queued, (v->ended_ms - v->created_ms) * 1000, (entry->time_ms - v->created_ms) * 1000);
@@ -639,6 +645,15 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 		v->record = NULL;
 		json_set(v->arena, v->run, "error", json_null(v->arena));
 		json_set_number(v->arena, v->run, "retries", json_get_number(v->run, "retries", 0) + 1);
+		break;
+	}
+	case ENTRY_RUN_SUSPENDED: {
+		struct json *reason = value_of(v, entry->data, "reason");
+		v->suspended_ms = entry->time_ms;
+		if (reason)
+			json_set(v->arena, v->run, "reason", reason);
+		if (json_get_boolean(entry->data, "quarantined", false))
+			json_set_boolean(v->arena, v->run, "quarantined", true);
 		break;
 	}
 	case ENTRY_RUN_COMPLETED:
@@ -817,7 +832,7 @@ static const struct lifecycle {
 	{ENTRY_RUN_CANCELLED, TYPE "workflow.cancelled.v1", "cancelledAt", "", NULL},
 	{ENTRY_RUN_KILLED, TYPE "workflow.cancelled.v1", "cancelledAt", "", NULL},
 	{ENTRY_RUN_SUSPENDED, TYPE "workflow.suspended.v1", "suspendedAt", "", NULL},
-	{ENTRY_RUN_RESUMED, TYPE "workflow.resumed.v1", "resumedAt", "", NULL},
+	{ENTRY_RUN_RESUMED, TYPE "workflow.resumed.v1", "resumedAt", "", NULL}, /* and each of its tasks: task_lifecycles */
 	{ENTRY_RUN_RETRIED, TYPE "workflow.resumed.v1", "resumedAt", "", NULL},
 	{ENTRY_TASK_STARTED, TYPE "task.created.v1", "createdAt", "-created", NULL},
 	{ENTRY_TASK_STARTED, TYPE "task.started.v1", "startedAt", "", NULL},
@@ -829,6 +844,12 @@ static const struct lifecycle {
 	{ENTRY_TASK_FAULTED, TYPE "task.faulted.v1", "faultedAt", "", NULL},
 	{ENTRY_TASK_CANCELLED, TYPE "task.cancelled.v1", "cancelledAt", "", NULL},
 	{ENTRY_TASK_RETRYING, TYPE "task.retried.v1", "retriedAt", "", NULL},
+};
+
+/* Of each task that run.suspended and run.resumed name. */
+static const struct lifecycle task_lifecycles[] = {
+	{ENTRY_RUN_SUSPENDED, TYPE "task.suspended.v1", "suspendedAt", "-task", NULL},
+	{ENTRY_RUN_RESUMED, TYPE "task.resumed.v1", "resumedAt", "-task", NULL},
 };
 
 /* data[name] as the entry brought it, or by its digest where it did not. */
@@ -853,15 +874,17 @@ static struct json *brought_value(struct arena *arena, const struct entry *entry
 	return stub;
 }
 
-static struct json *make_event(struct arena *arena, const struct entry *entry, const char *origin, const struct lifecycle *lifecycle)
+/* number: of the event among those of the same kind that the entry gives, from 1; 0: there is one. */
+static struct json *make_event(struct arena *arena, const struct entry *entry, const char *origin, const struct lifecycle *lifecycle, const char *step, size_t number)
 {
-	const char *run = json_get_text(entry->data, "runId"), *step = json_get_text(entry->data, "stepId");
+	const char *run = json_get_text(entry->data, "runId");
 	static const char *const values[] = {"input", "output", "error"};
 	struct json *event = json_object(arena), *data = json_object(arena);
 	struct step_id id;
 
 	json_set_text(arena, event, "specversion", "1.0");
-	json_set(arena, event, "id", json_printf(arena, "%" PRIu64 "%s", entry->seq, lifecycle->suffix));
+	json_set(arena, event, "id", number > 0 ? json_printf(arena, "%" PRIu64 "%s-%zu", entry->seq, lifecycle->suffix, number)
+						: json_printf(arena, "%" PRIu64 "%s", entry->seq, lifecycle->suffix));
 	json_set(arena, event, "source", json_printf(arena, "https://%s", origin));
 	json_set_text(arena, event, "type", lifecycle->type);
 	json_set_text(arena, event, "subject", run);
@@ -896,5 +919,10 @@ void view_cloud_events(struct arena *arena, const struct entry *entry, const cha
 	}
 	for (size_t i = 0; i < COUNT_OF(lifecycles); i++)
 		if (lifecycles[i].kind == entry->kind && (!lifecycles[i].only_with || json_get(entry->data, lifecycles[i].only_with)))
-			json_add(arena, list, make_event(arena, entry, origin, &lifecycles[i]));
+			json_add(arena, list, make_event(arena, entry, origin, &lifecycles[i], json_get_text(entry->data, "stepId"), 0));
+	const struct json *tasks = json_get(entry->data, "tasks");
+	for (size_t i = 0; i < COUNT_OF(task_lifecycles); i++)
+		for (size_t k = 0; task_lifecycles[i].kind == entry->kind && k < json_count(tasks); k++)
+			if (json_is(json_at(tasks, k), JSON_STRING))
+				json_add(arena, list, make_event(arena, entry, origin, &task_lifecycles[i], json_at(tasks, k)->string.text, k + 1));
 }

@@ -181,7 +181,7 @@ static void check_fired(struct world *world, struct run_model *run, struct step_
 	/* Whatever the wall clock went through: so much time has to go by, and not much more. */
 	if (due->steps == world->steps_forward && world->now_us + LATE_US < due->at_us)
 		broken(world, run, "timer %s of %s fires %" PRIu64 " ms before so much time has gone by", timer, step ? step->id : "the run", (due->at_us - world->now_us) / 1000);
-	if (due->boot == world->boot && world->now_us > due->at_us + LATE_US)
+	if (due->boot == world->boot && !run->was_suspended && world->now_us > due->at_us + LATE_US)
 		broken(world, run, "timer %s of %s fires %" PRIu64 " ms late", timer, step ? step->id : "the run", (world->now_us - due->at_us) / 1000);
 	due->due_ms = 0;
 	if (step)
@@ -223,7 +223,18 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		broken(world, run, "%s after the run's end", entry_kind_name(entry->kind));
 	if (run->created == (entry->kind == ENTRY_RUN_CREATED))
 		broken(world, run, "%s: a run is created first, and once", entry_kind_name(entry->kind));
+	if (run->suspended && (entry->kind == ENTRY_ATTEMPT_STARTED || entry->kind == ENTRY_TASK_STARTED || entry->kind == ENTRY_TIMER_FIRED || entry->kind == ENTRY_EVENT_CONSUMED ||
+			       entry->kind == ENTRY_EVENT_EMITTED))
+		broken(world, run, "%s while the run is suspended", entry_kind_name(entry->kind));
 	switch (entry->kind) {
+	case ENTRY_RUN_SUSPENDED:
+	case ENTRY_RUN_RESUMED:
+		if (run->suspended == (entry->kind == ENTRY_RUN_SUSPENDED))
+			broken(world, run, "%s of a run that is so already", entry_kind_name(entry->kind));
+		run->suspended = entry->kind == ENTRY_RUN_SUSPENDED;
+		run->was_suspended = true;
+		*(run->suspended ? &world->counters.pauses : &world->counters.resumes) += 1;
+		break;
 	case ENTRY_RUN_CREATED: {
 		struct digest digest;
 		run->created = true;
@@ -408,6 +419,8 @@ void check_start(struct world *world, const struct attempt *attempt)
 		broken(world, run, "%s starts while the daemon stops", activity->step_id);
 	if (!step || !step->open || step->attempt != activity->attempt)
 		broken(world, run, "attempt %u of %s leaves, but the journal does not say that it is under way", activity->attempt, activity->step_id);
+	if (run->suspended)
+		broken(world, run, "attempt %u of %s leaves while its run is suspended", activity->attempt, activity->step_id);
 	if (step->ended || run->ended)
 		broken(world, run, "attempt %u of %s leaves, but the journal says that its task has ended", activity->attempt, activity->step_id);
 	if (step->in_flight)

@@ -63,6 +63,7 @@ struct run_model {
 	char id[ID_LEN_MAX + 1];
 	const struct definition *definition; /* the one it was created with */
 	bool created, acknowledged, ended, broken;
+	bool suspended, was_suspended;
 	enum entry_kind ended_by;
 	struct timer_model timeout;
 	const struct run_model *parent; /* NULL: it is no child */
@@ -139,7 +140,7 @@ struct attempt {
 
 struct counters {
 	uint64_t retried, retries_refused, resumed, ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
-		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
+		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, pauses, resumes, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
 		listens, left_alone;
 };
 

@@ -244,12 +244,6 @@ static void on_full(struct world *world, void *arg)
 	world_at(world, random_between(&world->random, 1000, 3000000), false, on_full_end, NULL);
 }
 
-static void on_faults_end(struct world *world, void *arg)
-{
-	(void)arg;
-	world->faults = world->full = false;
-}
-
 /* --- clients ------------------------------------------------------------------------------------------------------- */
 
 struct run_model *world_run_model(struct world *world, const char *id)
@@ -260,17 +254,18 @@ struct run_model *world_run_model(struct world *world, const char *id)
 	return NULL;
 }
 
-/* One who submits a run and asks again until it knows that the run is there; or one who cancels it. */
+/* One who submits a run and asks again until it knows that the run is there; or one who cancels, pauses or resumes it. */
 struct client {
 	struct list link;
 	struct world *world;
-	struct run_model *run;
+	struct run_model *run; /* NULL: not chosen yet */
 	struct arena arena;
 	unsigned definition;
 	struct bytes input;
 	const struct json *labels;
 	struct engine_submit submit;
-	struct engine_cancel cancel;
+	struct engine_control control;
+	enum engine_verb verb;
 	struct engine_retry retry;
 	unsigned retries_before;
 	struct entry extra;
@@ -279,7 +274,7 @@ struct client {
 };
 
 static void on_submit(struct world *world, void *arg);
-static void on_cancel(struct world *world, void *arg);
+static void on_control(struct world *world, void *arg);
 
 static void again(struct client *client, void (*fire)(struct world *, void *))
 {
@@ -358,46 +353,49 @@ static void on_submit(struct world *world, void *arg)
 	}
 }
 
-static void on_cancelled(struct engine_cancel *cancel)
+static void on_controlled(struct engine_control *control)
 {
-	struct client *client = cancel->owner;
+	struct client *client = control->owner;
 	struct world *world = client->world;
+	const struct run_model *run = client->run;
 
 	client->waiting = false;
-	switch (cancel->error.code) {
+	switch (control->error.code) {
 	case ERR_NONE:
-		if (!client->run->ended)
-			broken(world, client->run, "its cancellation is acknowledged, but it has not ended in the store");
-		world->counters.cancels++;
+		if (!run->ended && (control->verb == CONTROL_PAUSE ? !run->suspended : control->verb == CONTROL_RESUME ? run->suspended : true))
+			broken(world, run, "what was asked of it is acknowledged, but not so in the store");
+		world->counters.cancels += control->verb <= CONTROL_KILL;
 		break;
 	case ERR_CANCELLED:
 		if (random_chance(&world->random, 700))
-			again(client, on_cancel);
+			again(client, on_control);
 		break;
 	case ERR_NOT_FOUND:
-		if (client->run->created && !client->run->ended)
-			broken(world, client->run, "its cancellation says that it is not under way");
+		if (run->created && !run->ended)
+			broken(world, run, "the engine says that it is not under way");
 		break;
 	default:
-		broken(world, client->run, "its cancellation fails: %s", cancel->error.message);
+		broken(world, run, "what was asked of it fails: %s", control->error.message);
 	}
 }
 
-static void on_cancel(struct world *world, void *arg)
+static void on_control(struct world *world, void *arg)
 {
 	struct client *client = arg;
 	struct error error = {0};
 
-	client->cancel = (struct engine_cancel){.id = client->run->id, .reason = random_chance(&world->random, 500) ? "no longer needed" : NULL,
-						.kill = random_chance(&world->random, 250), .on_done = on_cancelled, .owner = client};
+	if (!client->run) /* any that is there by now, children too */
+		client->run = world->runs[random_below(&world->random, world->run_count)];
+	client->control = (struct engine_control){.verb = client->verb, .id = client->run->id, .reason = random_chance(&world->random, 500) ? "no longer needed" : NULL,
+						  .on_done = on_controlled, .owner = client};
 	client->waiting = true;
-	if (engine_cancel(world->engine, &client->cancel, &error) == 0)
+	if (engine_control(world->engine, &client->control, &error) == 0)
 		return;
 	client->waiting = false;
 	if (error.code != ERR_NOT_FOUND)
-		broken(world, client->run, "its cancellation is refused: %s", error.message);
+		broken(world, client->run, "what is asked of it is refused: %s", error.message);
 	if (client->run->created && !client->run->ended)
-		broken(world, client->run, "its cancellation finds no run, but it is open in the store");
+		broken(world, client->run, "what is asked of it finds no run, but it is open in the store");
 }
 
 static struct client *new_client(struct world *world, struct run_model *run)
@@ -481,6 +479,38 @@ struct run_model *world_add_run(struct world *world, const char *id)
 	return run;
 }
 
+static struct client *plan_control(struct world *world, struct run_model *run, enum engine_verb verb, uint64_t at_us)
+{
+	struct client *client = new_client(world, run);
+
+	client->verb = verb;
+	world_at(world, at_us, false, on_control, client);
+	return client;
+}
+
+/* Children that were begun by a parent that was suspended meanwhile are suspended later than that. */
+static void on_resume_all(struct world *world, void *arg)
+{
+	bool any = false;
+
+	(void)arg;
+	for (size_t i = 0; i < world->run_count; i++) {
+		if (!world->runs[i]->suspended || world->runs[i]->ended)
+			continue;
+		plan_control(world, world->runs[i], CONTROL_RESUME, random_below(&world->random, 1000000));
+		any = true;
+	}
+	if (any)
+		world_at(world, 3000000, false, on_resume_all, NULL);
+}
+
+static void on_faults_end(struct world *world, void *arg)
+{
+	(void)arg;
+	world->faults = world->full = false;
+	on_resume_all(world, NULL);
+}
+
 static void plan_run(struct world *world, unsigned number)
 {
 	char id[ID_LEN_MAX + 1];
@@ -502,7 +532,23 @@ static void plan_run(struct world *world, unsigned number)
 		arrival += random_chance(random, 500) ? random_below(random, 3000) : random_below(random, ARRIVALS_US);
 	}
 	for (unsigned cancels = random_chance(random, 400) ? 1 + random_chance(random, 400) : 0; cancels > 0; cancels--)
-		world_at(world, arrival + random_below(random, random_chance(random, 500) ? 20000 : 8000000), false, on_cancel, new_client(world, run));
+		plan_control(world, run, random_chance(random, 250) ? CONTROL_KILL : CONTROL_CANCEL, arrival + random_below(random, random_chance(random, 500) ? 20000 : 8000000));
+	/* Some are resumed soon, all when the faults are over. */
+	for (unsigned pauses = random_chance(random, 500) ? 1 + random_chance(random, 400) : 0; pauses > 0; pauses--) {
+		uint64_t at = arrival + random_below(random, random_chance(random, 500) ? 20000 : 3000000);
+		plan_control(world, run, CONTROL_PAUSE, at);
+		if (random_chance(random, 300))
+			plan_control(world, run, CONTROL_PAUSE, at + random_below(random, 5000));
+		if (random_chance(random, 600))
+			plan_control(world, run, CONTROL_RESUME, at + random_below(random, random_chance(random, 500) ? 3000 : 15000000));
+	}
+}
+
+/* Any run that is there by then, children too. */
+static void plan_pauses(struct world *world)
+{
+	for (uint64_t i = random_below(&world->random, 12); i > 0; i--)
+		plan_control(world, NULL, CONTROL_PAUSE, random_below(&world->random, ARRIVALS_US * 2));
 }
 
 /* --- one seed ------------------------------------------------------------------------------------------------------ */
@@ -629,6 +675,7 @@ int world_run(uint64_t seed, const struct options *options)
 	unsigned runs = options->runs ? options->runs : (unsigned)random_between(&world.random, RUNS_MIN, RUNS_MAX);
 	for (unsigned i = 0; i < runs; i++)
 		plan_run(&world, i);
+	plan_pauses(&world);
 	plan_faults(&world);
 	while (step(&world))
 		continue;
@@ -644,14 +691,14 @@ int world_run(uint64_t seed, const struct options *options)
 	char hex[DIGEST_HEX_LEN + 1];
 	digest_hex(&root, hex);
 	printf("seed %" PRIu64 ": runs=%" PRIu64 " entries=%zu crashes=%" PRIu64 " stops=%" PRIu64 " faults=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64
-	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " events=%zu consumed=%" PRIu64 " listens=%" PRIu64 " emits=%" PRIu64 " retried=%" PRIu64 " resumed=%" PRIu64 " log=%.16s ok\n",
-	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->fired, c->caught, c->tries, c->cancels, c->facts,
+	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " pauses=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " events=%zu consumed=%" PRIu64 " listens=%" PRIu64 " emits=%" PRIu64 " retried=%" PRIu64 " resumed=%" PRIu64 " log=%.16s ok\n",
+	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->fired, c->caught, c->tries, c->cancels, c->pauses, c->facts,
 	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, c->retried, c->resumed, hex);
 	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
-		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 " snapshots=%" PRIu64 " loads from one=%" PRIu64 " left alone=%" PRIu64 "\n",
+		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 " snapshots=%" PRIu64 " loads from one=%" PRIu64 " left alone=%" PRIu64 " waiting=%" PRIu64 " resumes=%" PRIu64 "\n",
 		       c->completed, c->faulted, c->cancelled, c->attempts, c->refused, c->interruptions, c->value_loads, c->steps_clock, c->checks, c->folds,
-		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->offers, c->duplicates, c->listeners, c->events, c->snapshots, c->from_snapshot, c->left_alone);
+		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->offers, c->duplicates, c->listeners, c->events, c->snapshots, c->from_snapshot, c->left_alone, c->waiting, c->resumes);
 	close_world(&world);
 	return 0;
 }

@@ -18,8 +18,9 @@ START_TEST(queue_is_full)
 {
 	struct fixture f;
 	unsigned count = 0;
-	struct store_append *appends = memory_zero((STORE_QUEUE_MAX + 1) * sizeof(*appends));
-	struct entry *entries = memory_zero((STORE_QUEUE_MAX + 1) * sizeof(*entries));
+	const unsigned all = STORE_QUEUE_MAX + 1 + STORE_URGENT_MAX + 1;
+	struct store_append *appends = memory_zero(all * sizeof(*appends));
+	struct entry *entries = memory_zero(all * sizeof(*entries));
 
 	fixture_start(&f);
 	for (unsigned i = 0; i <= STORE_QUEUE_MAX; i++) {
@@ -32,8 +33,18 @@ START_TEST(queue_is_full)
 		ck_assert_int_eq(store_append(f.store, &appends[i]), i < STORE_QUEUE_MAX ? 0 : ERR_BUSY);
 	}
 	ck_assert_uint_eq(store_queue_depth(f.store), STORE_QUEUE_MAX);
+	/* Control goes in past it, and has a limit of its own. */
+	for (unsigned i = STORE_QUEUE_MAX + 1; i < all; i++) {
+		char id[32];
+
+		snprintf(id, sizeof(id), "run-%u", i);
+		make_created(&f.arena, &entries[i], id, "queue", NULL);
+		appends[i] = (struct store_append){.entries = &entries[i], .entry_count = 1, .urgent = true, .on_done = on_counted, .owner = &count};
+		ck_assert_int_eq(store_append(f.store, &appends[i]), i + 1 < all ? 0 : ERR_BUSY);
+	}
 	uv_run(&f.loop, UV_RUN_DEFAULT);
-	ck_assert_uint_eq(count, STORE_QUEUE_MAX);
+	ck_assert_uint_eq(count, STORE_QUEUE_MAX + STORE_URGENT_MAX);
+	ck_assert_uint_lt(appends[STORE_QUEUE_MAX + 1].seq_first, appends[STORE_QUEUE_MAX - 1].seq_first); /* and goes first */
 	/* More than one transaction may hold: two at least. */
 	ck_assert_uint_le(atomic_load(&store_counters(f.store)->batch_appends_max), STORE_BATCH_ENTRIES_MAX);
 	append_ok(&f, &entries[STORE_QUEUE_MAX], 1);
