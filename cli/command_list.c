@@ -30,14 +30,16 @@ static int add_filters(struct command *command, struct buffer *path)
 
 static void print_runs(struct command *command, const struct json *runs)
 {
-	static const struct table_column columns[] = {{"ID", 0, false}, {"STATUS", 0, false}, {"CREATED", 0, false}, {"TOOK", 0, true}, {"WORKFLOW", 0, false}};
+	static const struct table_column columns[] = {{"ID", 0, false}, {"STATUS", 0, false}, {"CREATED", 0, false}, {"TOOK", 0, true}, {"WORKFLOW", 0, false}, {"REASON", 0, false}};
+	const char *asked = command_option(command, "status");
+	bool tells_why = asked != NULL && strcmp(asked, "suspended") == 0;
 	struct arena *arena = &command->arena;
 	struct table table;
-	table_init(&table, arena, columns, sizeof columns / sizeof *columns);
+	table_init(&table, arena, columns, sizeof columns / sizeof *columns - !tells_why);
 	for (size_t i = 0; json_is(runs, JSON_ARRAY) && i < json_count(runs); i++) {
 		const struct json *run = json_at(runs, i);
 		const char *cells[] = {json_get_text(run, "id"), json_get_text(run, "status"), output_time(&command->output, arena, json_get_text(run, "createdAt")),
-				       run_wall_text(command, run), run_workflow_text(command, run)};
+				       run_wall_text(command, run), run_workflow_text(command, run), tells_why ? json_get_text(run, "reason") : NULL};
 		table_add(&table, cells);
 		table_colour(&table, 1, status_colour(cells[1]));
 	}

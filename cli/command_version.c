@@ -1,4 +1,4 @@
-/* reprise version, config show, provenance show: small verbs that ask for one document. */
+/* reprise version, config show, provenance show, drain: small verbs that ask for one document. */
 #include <string.h>
 
 #include "cli/command.h"
@@ -51,4 +51,24 @@ int command_config_show(struct command *command)
 int command_provenance_show(struct command *command)
 {
 	return show_document(command, path_of(command, "/v1/provenance/", command->arguments[0], ""));
+}
+
+int command_drain(struct command *command)
+{
+	struct json *body = json_object(&command->arena), *answer;
+	const char *within = command_option(command, "within");
+	int status;
+
+	if (within != NULL)
+		json_set_text(&command->arena, body, "within", within);
+	if ((status = command_post(command, "/v1/drain", body, &answer)) != STATUS_OK)
+		return status;
+	if (command->output.format != FORMAT_TEXT) {
+		output_json(&command->output, answer);
+		return STATUS_OK;
+	}
+	double under_way = json_get_number(answer, "underWay", 0);
+	output_line(&command->output, "draining: %.0f activit%s under way; the daemon stops when %s finished, or at %s", under_way, under_way == 1 ? "y is" : "ies are",
+		    under_way == 1 ? "it has" : "they have", json_get_text(answer, "until"));
+	return STATUS_OK;
 }

@@ -65,6 +65,7 @@ static const struct option_rule purge_options[] = {
 	END,
 };
 static const struct option_rule pause_options[] = {{"reason", 0, "TEXT", "why; kept in the journal", false}, END};
+static const struct option_rule drain_options[] = {{"within", 0, "D", "interrupt what has not finished by then (30s, 5m; default: wait for it, at most 24h)", false}, END};
 static const struct option_rule extract_options[] = {
 	RUNTIME,
 	{"schema", 0, "FILE", "a JSON Schema for the answers: an object with the array `facts` (default: facts of subject, predicate, object, quote)", false},
@@ -233,6 +234,8 @@ const struct verb verbs[] = {
 	{"config show", "", "Show the daemon's configuration", NULL, "reprise config show --effective", 0, 0, config_options, command_config_show},
 	{"doctor", "", "Check the data folder, its disk, the journal and this machine", "Each line says ok, warn or fail, and what to do. Works with the daemon down. Exit status: 1 when one says fail.",
 	 "reprise doctor --data /var/lib/reprise", 0, 0, NULL, command_doctor},
+	{"drain", "", "Let what is under way finish, take nothing new, then stop the daemon", "Runs go on after the next start. What is interrupted is tried again then.", "reprise drain --within 5m", 0, 0,
+	 drain_options, command_drain},
 	{"bench overhead", "", "Measure the time outside the activities on this machine", "Starts a daemon and a simulated runtime of its own in a scratch folder (--data, $TMPDIR or /tmp) and stops them.",
 	 "reprise bench overhead --runs 200 --data /var/tmp", 0, 0, bench_overhead_options, command_bench_overhead},
 	{"bench memory", "", "Measure the daemon's memory over many runs", NULL, "reprise bench memory --runs 100000", 0, 0, bench_memory_options, command_bench_memory},

@@ -13,19 +13,19 @@
 #include "workflow/language/cloud_event.h"
 
 static const struct route routes[] = {
-	{"POST", "/v1/runs", "wait include", BODY_SMALL, api_submit_run},
+	{"POST", "/v1/runs", "wait include", BODY_SMALL, api_submit_run, LANE_ADMISSION},
 	{"GET", "/v1/runs", "status workflow parent label since until limit cursor", BODY_NONE, api_list_runs},
 	{"GET", "/v1/runs/count", "status workflow parent label since until", BODY_NONE, api_count_runs},
 	{"GET", "/v1/runs/{}", "wait include", BODY_NONE, api_get_run},
 	{"GET", "/v1/runs/{}/events", "after limit", BODY_NONE, api_run_events},
 	{"GET", "/v1/runs/{}/tasks", "after limit", BODY_NONE, api_run_tasks},
-	{"POST", "/v1/runs/{}/cancel", "", BODY_SMALL, api_cancel_run},
-	{"POST", "/v1/runs/{}/kill", "", BODY_SMALL, api_kill_run},
-	{"POST", "/v1/runs/{}/retry", "wait include", BODY_SMALL, api_retry_run},
-	{"POST", "/v1/runs/{}/pause", "", BODY_SMALL, api_pause_run},
-	{"POST", "/v1/runs/{}/resume", "", BODY_SMALL, api_resume_run},
+	{"POST", "/v1/runs/{}/cancel", "", BODY_SMALL, api_cancel_run, LANE_CONTROL},
+	{"POST", "/v1/runs/{}/kill", "", BODY_SMALL, api_kill_run, LANE_CONTROL},
+	{"POST", "/v1/runs/{}/retry", "wait include", BODY_SMALL, api_retry_run, LANE_ADMISSION},
+	{"POST", "/v1/runs/{}/pause", "", BODY_SMALL, api_pause_run, LANE_CONTROL},
+	{"POST", "/v1/runs/{}/resume", "", BODY_SMALL, api_resume_run, LANE_CONTROL},
 	{"POST", "/v1/runs/{}/replay", "", BODY_SMALL, api_replay_run},
-	{"POST", "/v1/definitions", "", BODY_SMALL, api_add_definition},
+	{"POST", "/v1/definitions", "", BODY_SMALL, api_add_definition, LANE_ADMISSION},
 	{"GET", "/v1/definitions", "limit cursor", BODY_NONE, api_list_definitions},
 	{"GET", "/v1/definitions/{}/{}", "", BODY_NONE, api_get_definition},
 	{"GET", "/v1/definitions/{}/{}/{}", "", BODY_NONE, api_get_definition},
@@ -33,14 +33,14 @@ static const struct route routes[] = {
 	{"GET", "/v1/schedules/{}", "", BODY_NONE, api_get_schedule},
 	{"POST", "/v1/schedules/{}/pause", "", BODY_SMALL, api_pause_schedule},
 	{"POST", "/v1/schedules/{}/resume", "", BODY_SMALL, api_resume_schedule},
-	{"POST", "/v1/schedules/{}/trigger", "", BODY_SMALL, api_trigger_schedule},
-	{"POST", "/v1/documents", "", BODY_DOCUMENT, api_add_document},
+	{"POST", "/v1/schedules/{}/trigger", "", BODY_SMALL, api_trigger_schedule, LANE_ADMISSION},
+	{"POST", "/v1/documents", "", BODY_DOCUMENT, api_add_document, LANE_ADMISSION},
 	{"GET", "/v1/documents/{}", "", BODY_NONE, api_get_document},
 	{"GET", "/v1/facts", "after limit run document runtime class workflow rejected", BODY_NONE, api_list_facts},
 	{"GET", "/v1/facts/{}", "", BODY_NONE, api_get_fact},
 	{"GET", "/v1/facts/{}/attestation", "", BODY_NONE, api_get_attestation},
 	{"GET", "/v1/facts/{}/entry", "", BODY_NONE, api_get_fact_entry},
-	{"POST", "/v1/events", "", BODY_EVENT, api_add_event},
+	{"POST", "/v1/events", "", BODY_EVENT, api_add_event, LANE_ADMISSION},
 	{"GET", "/v1/events", "after limit", BODY_NONE, api_list_events},
 	{"GET", "/v1/provenance/{}", "", BODY_NONE, api_get_provenance},
 	{"GET", "/v1/runtimes", "", BODY_NONE, api_list_runtimes},
@@ -57,6 +57,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/journal/stats", "", BODY_NONE, api_journal_stats},
 	{"POST", "/v1/journal/purge", "", BODY_SMALL, api_purge_journal},
 	{"POST", "/v1/journal/compact", "", BODY_SMALL, api_compact_journal},
+	{"POST", "/v1/drain", "", BODY_SMALL, api_drain, LANE_CONTROL},
 	{"GET", "/v1/config", "", BODY_NONE, api_get_config},
 	{"GET", "/v1/version", "", BODY_NONE, api_get_version},
 	{"GET", "/metrics", "", BODY_NONE, api_metrics},
@@ -140,7 +141,11 @@ static uint64_t on_headers(void *arg, struct request *request)
 		request_problem(request, &error);
 	} else if (!request_check_query(request, match->route->query, &error)) {
 		request_problem(request, &error);
-	} else if (match->route->body != BODY_NONE && store_queue_depth(daemon->store) >= STORE_QUEUE_MAX) {
+	} else if (match->route->lane == LANE_ADMISSION && daemon->stage >= DAEMON_DRAINING) {
+		error_set(&error, ERR_BUSY, "the daemon is draining: it takes nothing new and stops when what is under way has finished; ask again when it is back");
+		request_add_header(request, "Retry-After", "5");
+		request_problem(request, &error);
+	} else if (match->route->body != BODY_NONE && match->route->lane != LANE_CONTROL && store_queue_depth(daemon->store) >= STORE_QUEUE_MAX) {
 		error_set(&error, ERR_BUSY, "the journal's queue is full: %d appends wait, the limit (STORE_QUEUE_MAX)", STORE_QUEUE_MAX);
 		api_busy(request, &error);
 	} else {

@@ -24,11 +24,15 @@ enum body_limit { BODY_NONE, BODY_SMALL, BODY_DOCUMENT, BODY_EVENT };
 /* The last position that a client may name. */
 #define API_SEQ_MAX ((1ULL << API_SEQ_BITS) - 1)
 
+/* What a full queue of the journal or a drain stops: new work is refused by both, control by neither (C5). */
+enum route_lane { LANE_OTHER, LANE_ADMISSION, LANE_CONTROL };
+
 struct route {
 	const char *method, *pattern; /* {} is one part of the path, a trailing * all the rest */
 	const char *query; /* known parameters */
 	enum body_limit body;
 	void (*handle)(struct daemon *daemon, struct request *request, const char *const *parameters);
+	enum route_lane lane;
 };
 
 /* --- reads that answer -------------------------------------------------------------------------------------------- */
@@ -154,4 +158,5 @@ API_HANDLER(api_get_version);
 API_HANDLER(api_metrics);
 API_HANDLER(api_health);
 API_HANDLER(api_ready);
+API_HANDLER(api_drain);
 API_HANDLER(api_openapi);

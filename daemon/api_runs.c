@@ -846,6 +846,25 @@ static struct json *row_json(struct arena *arena, const struct store_run *run)
 	return json;
 }
 
+/* Why it is suspended. */
+static int add_reason(struct store_reader *reader, struct arena *arena, const struct store_run *run, struct json *json, struct error *error)
+{
+	struct entry *entries;
+	size_t count;
+	struct digest digest;
+
+	if (run->suspended_seq == 0)
+		return 0;
+	if (run->is_quarantined)
+		json_set_boolean(arena, json, "quarantined", true);
+	if (reader_run_entries(reader, arena, run->id, run->suspended_seq - 1, 1, VALUE_INLINE_MAX, &entries, &count, error) != 0)
+		return error->code;
+	for (size_t i = 0; count > 0 && json_get_digest(entries[0].data, "reason", &digest) && i < entries[0].value_count; i++)
+		if (entries[0].values[i].bytes.data && digest_equal(&entries[0].values[i].digest, &digest))
+			json_set(arena, json, "reason", json_parse(arena, entries[0].values[i].bytes, JSON_STORED, NULL, NULL));
+	return 0;
+}
+
 static void list_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
@@ -857,8 +876,12 @@ static void list_work(struct store_reader *reader, struct store_read *read)
 
 	if (reader_runs(reader, arena, filter, &runs, &count, &read->error) != 0)
 		return;
-	for (size_t i = 0; i < count; i++)
-		json_add(arena, list, row_json(arena, &runs[i]));
+	for (size_t i = 0; i < count; i++) {
+		struct json *row = row_json(arena, &runs[i]);
+		if (add_reason(reader, arena, &runs[i], row, &read->error) != 0)
+			return;
+		json_add(arena, list, row);
+	}
 	json_set(arena, json, "runs", list);
 	json_set(arena, json, "cursor", count == filter->limit ? json_printf(arena, "%llu", (unsigned long long)runs[count - 1].seq) : json_null(arena));
 	api_print(own, json);

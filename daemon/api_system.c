@@ -5,6 +5,7 @@
 #include "daemon/api.h"
 #include "embedded.h"
 #include "workflow/base/check.h"
+#include "workflow/base/time.h"
 
 /* --- runtimes ----------------------------------------------------------------------------------------------------- */
 
@@ -119,7 +120,9 @@ void api_ready(struct daemon *daemon, struct request *request, const char *const
 
 	(void)parameters;
 	if (daemon->stage != DAEMON_SERVING)
-		error_set(&error, ERR_BUSY, daemon->stage == DAEMON_STARTING ? "the daemon is starting" : "the daemon is stopping");
+		error_set(&error, ERR_BUSY, daemon->stage == DAEMON_STARTING   ? "the daemon is starting"
+					    : daemon->stage == DAEMON_DRAINING ? "the daemon is draining"
+									       : "the daemon is stopping");
 	else if (engine_is_recovering(daemon->engine))
 		error_set(&error, ERR_BUSY, "runs of before the start are being loaded");
 	else if (store_disk_check(daemon->store, &error) == 0) { /* else it serves, but takes no new work */
@@ -127,6 +130,32 @@ void api_ready(struct daemon *daemon, struct request *request, const char *const
 		return;
 	}
 	api_busy(request, &error);
+}
+
+/* Nothing new from now on; the daemon stops when what is under way has finished, or the time is up. */
+void api_drain(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct json *body = api_body_object(request, "within"), *json = json_object(&request->arena);
+	int64_t within_ms = DRAIN_MAX_MS;
+	struct error error = {0};
+
+	(void)parameters;
+	if (!body)
+		return;
+	const struct json *within = json_get(body, "within");
+	if (within && (!json_is(within, JSON_STRING) || duration_parse(within->string.text, &within_ms, &error) != 0 || within_ms > DRAIN_MAX_MS)) {
+		api_invalid(request, "within: expected a duration of at most 24h (DRAIN_MAX_MS), such as 30s, 5m or PT1H");
+		return;
+	}
+	if (!shutdown_drain(daemon, within_ms)) {
+		error_set(&error, ERR_BUSY, "the daemon is stopping");
+		api_busy(request, &error);
+		return;
+	}
+	json_set_boolean(&request->arena, json, "draining", true);
+	json_set_number(&request->arena, json, "underWay", (double)shutdown_under_way(daemon));
+	api_set_time(&request->arena, json, "until", clock_wall_ms() + within_ms);
+	request_answer_json(request, 202, json);
 }
 
 static void openapi_work(struct store_reader *reader, struct store_read *read)
@@ -185,7 +214,7 @@ static void add_engine(struct buffer *out, const struct daemon *daemon)
 	labelled(out, "runs_total", "outcome", "faulted", (double)counts.faulted);
 	labelled(out, "runs_total", "outcome", "cancelled", (double)counts.cancelled);
 	metric(out, "runs_recovered", "gauge", "Runs that were open when the daemon started", (double)counts.recovered);
-	metric(out, "runs_set_aside", "gauge", "Runs that cannot be loaded; see the log", (double)counts.failed);
+	metric(out, "runs_quarantined", "gauge", "Runs that could not go on, suspended until an operator resumes or cancels them: more than 0 is an alarm", (double)counts.quarantined);
 	metric(out, "activities_in_flight", "gauge", "Attempts under way", (double)counts.in_flight);
 	metric(out, "decisions_committing", "gauge", "Decisions on their way to the disk", (double)counts.committing);
 	metric(out, "entries_total", "counter", "Journal entries since the start", (double)counts.entries);

@@ -26,6 +26,7 @@ enum {
 	STOP_FLUSH_MS = 2000, /* for answers on their way when the daemon stops */
 	BACKUP_PATH_MAX = 4000, /* bytes of a backup's path */
 	STOP_QUIET_MS = 30000, /* for the journal and the activities to come to rest */
+	DRAIN_MAX_MS = 24 * 60 * 60 * 1000, /* the longest that activities may be waited for */
 };
 
 enum daemon_stage { DAEMON_STARTING, DAEMON_SERVING, DAEMON_DRAINING, DAEMON_STOPPING, DAEMON_STOPPED };
@@ -78,7 +79,11 @@ int64_t clock_wall_ms(void);
 
 /* shutdown.c */
 void shutdown_watch_signals(struct daemon *daemon);
-void shutdown_begin(struct daemon *daemon, const char *why);
+/* Activities under way may finish until drain_ms have passed; 0: they are interrupted at once. Draining already: ends that. */
+void shutdown_begin(struct daemon *daemon, const char *why, int64_t drain_ms);
+/* The same on request; draining already: until this much later than now. False: it stops already. */
+bool shutdown_drain(struct daemon *daemon, int64_t drain_ms);
+size_t shutdown_under_way(const struct daemon *daemon); /* activities that a drain waits for */
 
 /* notify.c: systemd's readiness protocol; nothing happens without $NOTIFY_SOCKET. False: told nobody, or it failed (logged). */
 bool notify_supervisor(const char *message);

@@ -46,6 +46,16 @@ struct engine_activity {
 	struct error refused; /* activity_start() said no: the outcome is made from this */
 };
 
+/* An entry of a run that cannot be decided: into quarantine, or ended by an operator all the same. */
+struct verdict {
+	struct run *run;
+	struct arena arena;
+	struct entry entry;
+	struct store_append append;
+	struct engine_control *control; /* who asked for its end; NULL: quarantine */
+	bool is_waiting; /* there was no room: again at the deadline */
+};
+
 /* What a run is while it is in memory. */
 struct run_live {
 	struct definition *definition;
@@ -92,6 +102,9 @@ struct run {
 	bool advancing; /* inside run_advance(): a callback that posts something leaves it to that */
 	bool reopening; /* it has ended, and is loaded to be retried: until that is committed it may be let go again */
 	bool is_suspended; /* as far as is durable; kept while it is parked */
+	bool is_quarantined; /* durably */
+	uint8_t tries; /* to load it, or to go on, that failed one after the other */
+	struct verdict *verdict; /* on its way; NULL: none */
 	int64_t deadline_ms; /* on the wall clock as it stands now; 0: none */
 	/* By how much the wall clock was set back while the run waited for something: for it that has not happened, its times go on. */
 	int64_t ahead_ms;
@@ -481,6 +494,14 @@ static void free_run(struct run *run, const struct error *error)
 
 	set_deadline(run, 0);
 	forget_listeners(run);
+	if (run->verdict && run->verdict->control) { /* the daemon goes away */
+		run->verdict->control->error = *error;
+		run->verdict->control->on_done(run->verdict->control);
+	}
+	if (run->verdict) {
+		arena_close(&run->verdict->arena);
+		free(run->verdict);
+	}
 	list_remove(&run->waiting);
 	while (*link != run)
 		link = &(*link)->next;
@@ -1220,7 +1241,83 @@ static void decide(struct run *run)
 	append_decision(run);
 }
 
-/* It cannot go on: say so, and keep it out of the way until the next start (C31). None of its triggers will be decided. */
+static void free_verdict(struct run *run)
+{
+	if (!run->verdict)
+		return;
+	arena_close(&run->verdict->arena);
+	free(run->verdict);
+	run->verdict = NULL;
+}
+
+static void append_verdict(struct run *run);
+
+static void on_verdict(struct store_append *append)
+{
+	struct run *run = append->owner;
+	struct engine *engine = run->engine;
+	struct engine_control *control = run->verdict->control;
+	struct error error = append->error;
+	uint64_t seq = append->seq_first;
+
+	engine->counts.committing--;
+	if (error.code == ERR_FULL || error.code == ERR_BUSY) {
+		run->verdict->is_waiting = true;
+		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
+		return;
+	}
+	free_verdict(run);
+	if (error.code != ERR_NONE)
+		log_error(LOG_ENGINE, "run=%s %s", run->id, error.message);
+	else if (engine->ports.on_committed)
+		engine->ports.on_committed(engine->ports.arg, run->id, seq, control != NULL);
+	if (!control) {
+		run->is_suspended = run->is_quarantined = error.code == ERR_NONE;
+		return;
+	}
+	if (error.code == ERR_NONE) {
+		static const struct error none = {0};
+		engine->counts.quarantined--;
+		engine->counts.cancelled++;
+		free_run(run, &none);
+	}
+	control->error = error;
+	control->on_done(control);
+}
+
+static void append_verdict(struct run *run)
+{
+	struct engine *engine = run->engine;
+
+	run->verdict->is_waiting = false;
+	engine->counts.committing++;
+	if (engine->ports.append(engine->ports.arg, &run->verdict->append) == 0)
+		return;
+	engine->counts.committing--;
+	run->verdict->is_waiting = true;
+	set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
+}
+
+/* Nothing can be decided of it: the entry is made here. */
+static void give_verdict(struct run *run, enum entry_kind kind, const char *reason, struct engine_control *control)
+{
+	struct verdict *verdict = run->verdict = memory_zero(sizeof *verdict);
+
+	verdict->run = run;
+	verdict->control = control;
+	arena_init(&verdict->arena);
+	verdict->entry = (struct entry){.kind = kind, .data = json_object(&verdict->arena), .time_ms = wall_ms(run->engine)};
+	json_set_text(&verdict->arena, verdict->entry.data, "runId", run->id);
+	if (kind == ENTRY_RUN_SUSPENDED)
+		json_set_boolean(&verdict->arena, verdict->entry.data, "quarantined", true);
+	if (reason)
+		entry_add_value(&verdict->arena, &verdict->entry, "reason", json_print_arena(json_text(&verdict->arena, reason), &verdict->arena));
+	verdict->append = (struct store_append){.entries = &verdict->entry, .entry_count = 1, .urgent = true, .on_done = on_verdict, .owner = run};
+	append_verdict(run);
+}
+
+/* It cannot go on. Nothing of it is lost: it is loaded again, in case that helps, and after ENGINE_RECOVERY_TRIES it is put into quarantine, out of
+ * the way of all others, until an operator resumes it (C31). None of its triggers will be decided. */
 static void break_run(struct run *run, const struct error *error)
 {
 	struct engine *engine = run->engine;
@@ -1231,6 +1328,13 @@ static void break_run(struct run *run, const struct error *error)
 	if (run->live) {
 		list_move_all(&rest, &run->live->deciding);
 		list_move_all(&rest, &run->live->inbox);
+		while (!list_empty(&run->live->activities)) { /* a later attempt must not run beside it (C41); to a child it attaches */
+			struct engine_activity *activity = CONTAINER_OF(run->live->activities.next, struct engine_activity, of_run);
+			list_remove(&activity->of_run);
+			activity->run = NULL;
+			if (activity->activity.kind != ACTIVITY_RUN)
+				engine->ports.cancel_activity(engine->ports.arg, &activity->activity);
+		}
 		live_free(run);
 	}
 	if (run->reopening) { /* it stays as it ended */
@@ -1239,12 +1343,56 @@ static void break_run(struct run *run, const struct error *error)
 		return;
 	}
 	forget_listeners(run);
-	run->stage = STAGE_BROKEN;
-	set_deadline(run, 0);
-	engine->counts.failed++;
-	if (engine->ports.on_run_failed)
-		engine->ports.on_run_failed(engine->ports.arg, run->id, error);
+	run->restarted = true;
+	if (++run->tries < ENGINE_RECOVERY_TRIES) {
+		log_warn(LOG_ENGINE, "run=%s try %u of %d: %s", run->id, run->tries, ENGINE_RECOVERY_TRIES, error->message);
+		run->stage = STAGE_PARKED;
+		set_deadline(run, wall_ms(engine) + ENGINE_RECOVERY_RETRY_MS);
+	} else {
+		run->stage = STAGE_BROKEN;
+		set_deadline(run, 0);
+		engine->counts.quarantined++;
+		if (engine->ports.on_run_failed)
+			engine->ports.on_run_failed(engine->ports.arg, run->id, error);
+		if (!run->is_quarantined && !run->verdict)
+			give_verdict(run, ENTRY_RUN_SUSPENDED, error->message, NULL);
+	}
 	finish_messages(&rest, error);
+}
+
+void engine_set_aside(struct engine *engine, const char *id)
+{
+	if (find_run(engine, id))
+		return;
+	struct run *run = add_run(engine, id);
+	run->stage = STAGE_BROKEN;
+	run->is_suspended = run->is_quarantined = run->restarted = true;
+	engine->counts.quarantined++;
+}
+
+/* What can be done to a run in quarantine: try it once more, or end it without asking it. */
+static int control_broken(struct run *run, struct engine_control *control, struct error *error)
+{
+	struct engine *engine = run->engine;
+
+	if (run->verdict || engine->stopping)
+		return error_set(error, ERR_BUSY, "run %s is being put into quarantine, or the daemon stops; ask again", run->id);
+	switch (control->verb) {
+	case CONTROL_RESUME:
+		engine->counts.quarantined--;
+		run->tries = ENGINE_RECOVERY_TRIES - 1;
+		run->stage = STAGE_PARKED;
+		post_control(run, control);
+		return 0;
+	case CONTROL_CANCEL:
+	case CONTROL_KILL:
+		list_init(&control->link);
+		give_verdict(run, control->verb == CONTROL_KILL ? ENTRY_RUN_KILLED : ENTRY_RUN_CANCELLED, control->reason, control);
+		return 0;
+	case CONTROL_PAUSE:
+		break;
+	}
+	return error_set(error, ERR_EXISTS, "run %s is in quarantine: resume it to try it again, or cancel it", run->id);
 }
 
 static void on_values_loaded(struct engine_load_values *load)
@@ -1469,6 +1617,8 @@ static void on_entries_committed(struct store_append *append)
 	apply_entries(run);
 	FAIL_POINT(APPLY_DONE);
 	run->is_suspended = live->state.status == RUN_SUSPENDED;
+	run->is_quarantined &= run->is_suspended;
+	run->tries = 0;
 	check_listeners(run, append->entries, append->entry_count);
 	if (run->reopening)
 		find_listeners(run);
@@ -1584,8 +1734,11 @@ void engine_on_time(struct engine *engine)
 		case STAGE_LOADING_VALUES:
 		case STAGE_EVALUATING:
 		case STAGE_COMMITTING:
-		case STAGE_BROKEN:
 			break; /* It looks at its deadline again when it is idle. */
+		case STAGE_BROKEN:
+			if (run->verdict && run->verdict->is_waiting)
+				append_verdict(run);
+			break;
 		}
 	}
 }
@@ -1841,7 +1994,7 @@ int engine_control(struct engine *engine, struct engine_control *control, struct
 	if (!run)
 		return error_set(error, ERR_NOT_FOUND, "run %s is not under way", control->id);
 	if (run->stage == STAGE_BROKEN)
-		return error_set(error, ERR_CORRUPT, "run %s cannot be loaded; see the daemon's log", control->id);
+		return control_broken(run, control, error);
 	FAIL_POINT(CANCEL_RECEIVED);
 	withdraw_decision(run);
 	post_control(run, control);
@@ -1872,7 +2025,7 @@ int engine_offer_event(struct engine *engine, struct engine_offer *offer, struct
 	if (!run)
 		return error_set(error, ERR_NOT_FOUND, "run %s is not under way", offer->run_id);
 	if (run->stage == STAGE_BROKEN)
-		return error_set(error, ERR_NOT_FOUND, "run %s cannot be loaded; see the daemon's log", offer->run_id);
+		return error_set(error, ERR_NOT_FOUND, "run %s is in quarantine", offer->run_id);
 	if (engine->stopping)
 		return error_set(error, ERR_BUSY, "the daemon is stopping");
 	FAIL_POINT(EVENT_OFFERED);

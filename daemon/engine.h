@@ -25,6 +25,8 @@ enum {
 	ENGINE_ENDED_KEPT = 1000, /* ended runs whose exact timing is still in memory */
 	ENGINE_VALUE_CACHE_BYTES = 16 << 20, /* of texts and their trees */
 	ENGINE_SHARED_NEEDS_MAX = 4, /* values loaded for a decision that needs no more than these stay for the next one */
+	ENGINE_RECOVERY_TRIES = 3, /* of a run that cannot be loaded or go on; then it is put into quarantine */
+	ENGINE_RECOVERY_RETRY_MS = 1000, /* between them */
 	ENGINE_RETRY_APPEND_MS = 500, /* after ERR_FULL or ERR_BUSY */
 	ENGINE_CLOCK_SLACK_MS = 100, /* what the wall clock may differ from the time that went by before it counts as set */
 	ENGINE_EVALUATION_ROUNDS_MAX = 16, /* a decision that still needs results then commits what it has (decide_context.settle) */
@@ -115,7 +117,7 @@ struct engine_ports {
 	void (*on_committed)(void *arg, const char *run_id, uint64_t seq_last, bool ended);
 	/* The wall clock was set: forward, or (negative) back. May be NULL. */
 	void (*on_clock_stepped)(void *arg, int64_t by_ms);
-	/* A run cannot go on (damaged, or its definition is gone): say it once, keep it out of the way. May be NULL. */
+	/* A run cannot go on (damaged, or its definition is gone) and is put into quarantine. May be NULL. */
 	void (*on_run_failed)(void *arg, const char *run_id, const struct error *error);
 };
 
@@ -214,7 +216,7 @@ int engine_watch(struct engine *engine, struct engine_watch *watch);
 void engine_unwatch(struct engine_watch *watch);
 
 struct engine_counts {
-	uint64_t open, parked, in_flight, committing, recovered, failed;
+	uint64_t open, parked, in_flight, committing, recovered, quarantined;
 	uint64_t created, completed, faulted, cancelled; /* since the start */
 	uint64_t stale_triggers, entries, clock_steps;
 };
@@ -230,6 +232,8 @@ enum engine_flight engine_step_flight(const struct engine *engine, const char *i
 /* A run that was open when the daemon went away. It is known at once (engine_run_is_open), loaded soon, and told RESTARTED. One that waits for
  * nothing but times, since rested_ms and until wake_ms (both in its own time), is left alone until then; wake_ms 0: it is none of these. */
 void engine_recover(struct engine *engine, const char *id, int64_t wake_ms, int64_t rested_ms);
+/* One that was in quarantine then: it is known, and left alone until it is resumed. */
+void engine_set_aside(struct engine *engine, const char *id);
 bool engine_is_recovering(const struct engine *engine);
 /* Wall-clock time of the next thing to do, as the clock stood when the engine last looked at it; 0: nothing. Wait for it on a clock that
  * nobody sets, and call engine_on_time() then (calling it early does nothing), and now and then in between: it may have been set forward. */

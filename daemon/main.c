@@ -98,6 +98,10 @@ static int read_options(int count, char **arguments, struct options *options)
 				fprintf(stderr, "reprised: --drain: %s\n", error.message);
 				return 3;
 			}
+			if (options->drain_ms > DRAIN_MAX_MS) {
+				fprintf(stderr, "reprised: --drain %s: at most 24h (DRAIN_MAX_MS)\n", value);
+				return 3;
+			}
 		} else if (strcmp(name, "--log") == 0) {
 			options->log_json = strcmp(value, "json") == 0;
 			if (options->log_json == 0 && strcmp(value, "text") != 0) {
@@ -225,7 +229,7 @@ int main(int count, char **arguments)
 		daemon->stage = DAEMON_SERVING;
 		say_ready(daemon);
 		if (daemon->stop_asked)
-			shutdown_begin(daemon, "a signal during the start");
+			shutdown_begin(daemon, "a signal during the start", daemon->drain_ms);
 		uv_run(&daemon->loop, UV_RUN_DEFAULT); /* shutdown.c ends it */
 	}
 	return stop_all(daemon);

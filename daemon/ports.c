@@ -479,7 +479,7 @@ static void port_on_clock_stepped(void *arg, int64_t by_ms)
 static void port_on_run_failed(void *arg, const char *run_id, const struct error *error)
 {
 	(void)arg;
-	log_error(LOG_ENGINE, "run=%s set aside: %s", run_id, error->message);
+	log_error(LOG_ENGINE, "run=%s put into quarantine: %s; resume it to try it again, or cancel it", run_id, error->message);
 }
 
 struct engine_ports ports_for_engine(struct ports *ports)

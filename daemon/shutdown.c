@@ -1,7 +1,9 @@
 /* The end of the daemon, in order: no new work, what is decided becomes durable, those who wait are answered, activities are closed
  * (their started entries resume them at the next start), the journal says goodbye.
  *
- *   SERVING ─▶ DRAINING ─▶ STOPPING ─▶ STOPPED       (DRAINING only with --drain; a second signal ends it)
+ *   SERVING ─▶ DRAINING ─▶ STOPPING ─▶ STOPPED       (DRAINING only with --drain or POST /v1/drain; a signal ends it)
+ *
+ * While it drains nothing new comes in or begins, what is under way may finish, and whoever looks or cancels is still served.
  *
  * Each turn of the loop asks once whether the next step can be taken: whatever makes it possible was a callback of that turn.
  * Thread: loop. New here? Read advance(). */
@@ -53,17 +55,27 @@ static void send_farewell(struct daemon *daemon)
 		daemon->farewell_done = true;
 }
 
+/* A run that waits for another one does nothing itself: the other's activities count. */
+size_t shutdown_under_way(const struct daemon *daemon)
+{
+	struct engine_counts counts;
+
+	engine_counts(daemon->engine, &counts);
+	return counts.in_flight > daemon->children.count ? counts.in_flight - daemon->children.count : 0;
+}
+
 static bool is_drained(const struct daemon *daemon)
 {
 	struct engine_counts counts;
 
 	engine_counts(daemon->engine, &counts);
-	return counts.in_flight == 0 && counts.committing == 0;
+	return counts.committing == 0 && shutdown_under_way(daemon) == 0;
 }
 
 static void stop_now(struct daemon *daemon)
 {
 	daemon->stage = DAEMON_STOPPING;
+	http_server_stop_accepting(daemon->http);
 	start_stop_timer(daemon, STOP_QUIET_MS);
 	daemon->activities_closing = true;
 	uv_timer_stop(&daemon->sweep_timer);
@@ -103,7 +115,7 @@ static void on_prepare(uv_prepare_t *prepare)
 		uv_stop(&daemon->loop);
 }
 
-void shutdown_begin(struct daemon *daemon, const char *why)
+void shutdown_begin(struct daemon *daemon, const char *why, int64_t drain_ms)
 {
 	if (daemon->stage >= DAEMON_STOPPING)
 		return;
@@ -115,16 +127,26 @@ void shutdown_begin(struct daemon *daemon, const char *why)
 	notify_supervisor("STOPPING=1");
 	daemon->stage = DAEMON_DRAINING;
 	FAIL_POINT(STOP_BEGUN);
-	http_server_stop_accepting(daemon->http);
 	schedules_stop(&daemon->schedules);
 	sinks_stop(daemon->sinks);
 	event_keeper_stop(daemon->event_keeper);
 	event_hub_stop(daemon->hub);
 	engine_stop(daemon->engine);
 	uv_prepare_start(&daemon->stop_prepare, on_prepare);
-	start_stop_timer(daemon, daemon->drain_ms);
-	if (daemon->drain_ms == 0)
+	start_stop_timer(daemon, drain_ms);
+	if (drain_ms == 0)
 		stop_now(daemon);
+}
+
+bool shutdown_drain(struct daemon *daemon, int64_t drain_ms)
+{
+	if (daemon->stage >= DAEMON_STOPPING)
+		return false;
+	if (daemon->stage == DAEMON_DRAINING)
+		start_stop_timer(daemon, drain_ms);
+	else
+		shutdown_begin(daemon, "asked to drain", drain_ms);
+	return true;
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -135,7 +157,7 @@ static void on_signal(uv_signal_t *handle, int number)
 		daemon->stop_asked = true; /* main() looks when the start is over */
 		return;
 	}
-	shutdown_begin(daemon, number == SIGTERM ? "SIGTERM" : "SIGINT");
+	shutdown_begin(daemon, number == SIGTERM ? "SIGTERM" : "SIGINT", daemon->drain_ms);
 }
 
 void shutdown_watch_signals(struct daemon *daemon)

@@ -158,7 +158,10 @@ static void take_up_run(struct daemon *daemon, const struct store_open_run *run)
 {
 	if (run->is_awaited)
 		children_add_open(&daemon->children, run->id, run->parent, run->parent_step);
-	engine_recover(daemon->engine, run->id, run->wake_ms, run->rested_ms);
+	if (run->is_quarantined)
+		engine_set_aside(daemon->engine, run->id);
+	else
+		engine_recover(daemon->engine, run->id, run->wake_ms, run->rested_ms);
 }
 
 static void on_sweep(uv_timer_t *timer)

@@ -124,6 +124,20 @@ static void end_early(struct store *store)
 		store_break(store, &error);
 }
 
+/* Every start of a daemon writes daemon.started, and whatever else it writes makes the journal longer: whoever finds it longer than it left it has been
+ * followed by another owner, though it holds the lock (a network file system, a lock file that was deleted). It stops before it writes (C24). */
+static int check_owner(struct store *store, struct error *error)
+{
+	int64_t last = -1;
+
+	if (connection_number(&store->writer.connection, "SELECT coalesce(max(seq), -1) FROM journal", &last, error) != 0)
+		return error->code;
+	if (last + 1 == (int64_t)store->writer.tree.size)
+		return 0;
+	return error_set(error, ERR_IO, "%s/journal.db has %lld entries, this daemon left it with %llu: another one has written to it, and owns it now", store->data_dir,
+			 (long long)last + 1, (unsigned long long)store->writer.tree.size);
+}
+
 /* A foreign process that holds the lock (a backup, somebody's sqlite3) delays us and nothing else: that never becomes
  * the outcome of a run (C2, C3). */
 static int begin(struct store *store, struct error *error)
@@ -133,7 +147,7 @@ static int begin(struct store *store, struct error *error)
 
 	if (writer->begun && limit == 0) { /* begun early, with its files checked */
 		writer->begun = false;
-		return 0;
+		return check_owner(store, error);
 	}
 	end_early(store);
 	writer->tree_at_begin = writer->tree; /* First of all: whatever fails from here on goes back to it. */
@@ -150,7 +164,7 @@ static int begin(struct store *store, struct error *error)
 		bool stop;
 
 		if (connection_run(&writer->connection, begin_sql, error) == 0)
-			return 0;
+			return check_owner(store, error);
 		uv_mutex_lock(&store->lock);
 		stop = store->stop;
 		uv_mutex_unlock(&store->lock);

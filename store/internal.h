@@ -166,8 +166,8 @@ int content_table_fill(struct connection *connection, struct arena *arena, struc
 int run_table_find(struct connection *connection, const char *id, uint64_t *run, struct error *error);
 /* The same, and what the row says of it. */
 int run_table_find_status(struct connection *connection, const char *id, uint64_t *run, enum run_status *status, struct error *error);
-/* Of a run that goes on; last: the entry that says so. */
-int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, const struct entry *last, struct error *error);
+/* Of a run that goes on; said: the entry that says so (of one that is suspended: why). */
+int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, const struct entry *said, struct error *error);
 /* Was there a run of this id that retention removed? */
 /* ERR_EXISTS: it has not faulted. */
 int run_table_check_retry(struct connection *connection, const char *id, struct error *error);

@@ -14,7 +14,7 @@ static const char *const migrations[] = {
 	schema_0004_children_sql,
 	schema_0005_snapshot_sql,
 	schema_0006_wake_sql,
-	"", /* 0007 is taken: the version is the number of the file */
+	schema_0007_control_sql,
 	schema_0008_retention_sql,
 };
 

@@ -11,7 +11,8 @@ static const char find_status_sql[] = "SELECT seq, status FROM run WHERE id = ?1
 static const char insert_sql[] = "INSERT INTO run(seq, id, namespace, name, version, definition, request, status, created_ms, "
 				 "parent, parent_step, awaited) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 static const char insert_label_sql[] = "INSERT INTO run_label(key, value, run) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
-static const char update_sql[] = "UPDATE run SET status = ?2, ended_ms = ?3, killed = ?4, wake_ms = ?5, rested_ms = ?6 WHERE seq = ?1";
+static const char update_sql[] = "UPDATE run SET status = ?2, ended_ms = ?3, killed = ?4, wake_ms = ?5, rested_ms = ?6, suspended = ?7, quarantined = ?8 "
+				 "WHERE seq = ?1";
 /* Open again. Nobody waits for it any more: what its parent made of its fault stands. */
 static const char reopen_sql[] = "UPDATE run SET status = 'running', ended_ms = NULL, killed = 0, awaited = 0 WHERE seq = ?1";
 static const char status_sql[] = "SELECT status FROM run WHERE id = ?1";
@@ -143,12 +144,11 @@ static int insert_run(struct connection *connection, const struct entry *entry, 
 	return insert_labels(connection, entry->seq, entry, error);
 }
 
-/* ended_ms 0: it goes on. rests: the entry with which it began to wait for nothing but times, or NULL. */
-static int set_status(struct connection *connection, uint64_t run, const char *status, int64_t ended_ms, bool killed, const struct entry *rests,
+/* ended_ms 0: it goes on. said: the entry with which it began to wait for nothing but times, or that suspended it; or NULL. */
+static int set_status(struct connection *connection, uint64_t run, const char *status, int64_t ended_ms, bool killed, const struct entry *said,
 		      struct error *error)
 {
 	int64_t wake_ms = 0;
-
 	sqlite3_stmt *statement = statement_take(connection, update_sql, error);
 
 	if (statement == NULL)
@@ -158,10 +158,14 @@ static int set_status(struct connection *connection, uint64_t run, const char *s
 	if (ended_ms != 0)
 		bind_time(statement, 3, ended_ms);
 	bind_number(statement, 4, killed);
-	if (rests != NULL && time_parse(text_or_empty(rests->data, "wakes"), &wake_ms)) {
+	if (said != NULL && time_parse(text_or_empty(said->data, "wakes"), &wake_ms)) {
 		bind_time(statement, 5, wake_ms);
-		bind_time(statement, 6, rests->time_ms);
+		bind_time(statement, 6, said->time_ms);
 	}
+	bool is_suspended = said != NULL && said->kind == ENTRY_RUN_SUSPENDED;
+	if (is_suspended)
+		bind_number(statement, 7, said->seq);
+	bind_number(statement, 8, is_suspended && json_get_boolean(said->data, "quarantined", false));
 	if (statement_run(connection, statement, error) != 0 || ended_ms == 0)
 		return error->code;
 	/* Timers go in the same transaction: nothing wakes a run that has ended (C32). */
@@ -241,9 +245,9 @@ int run_table_apply(struct connection *connection, uint64_t run, const struct en
 	}
 }
 
-int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, const struct entry *last, struct error *error)
+int run_table_set_status(struct connection *connection, uint64_t run, enum run_status status, const struct entry *said, struct error *error)
 {
-	return set_status(connection, run, run_status_name(status), 0, false, status == RUN_WAITING ? last : NULL, error);
+	return set_status(connection, run, run_status_name(status), 0, false, status == RUN_WAITING || status == RUN_SUSPENDED ? said : NULL, error);
 }
 
 int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t seq_first, uint64_t count, struct error *error)
@@ -270,11 +274,11 @@ int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t 
 /* The last entry follows from the stretches: a column for it would cost one more page in every commit. */
 #define RUN_COLUMNS                                                                                                           \
 	"r.seq, r.id, r.namespace, r.name, r.version, r.status, r.definition, r.request, r.created_ms, coalesce(r.ended_ms, " \
-	"0), r.killed, r.parent, r.parent_step, r.awaited,"                                                                    \
+	"0), r.killed, r.parent, r.parent_step, r.awaited, coalesce(r.suspended, 0), r.quarantined,"                             \
 	" (SELECT e.seq_first + e.count - 1 FROM run_entry e WHERE e.run = r.seq ORDER BY e.seq_first DESC LIMIT 1)"
 
 static const char get_sql[] = "SELECT " RUN_COLUMNS " FROM run r WHERE r.id = ?1";
-static const char open_sql[] = "SELECT seq, id, coalesce(wake_ms, 0), coalesce(rested_ms, 0), parent, parent_step, awaited FROM run "
+static const char open_sql[] = "SELECT seq, id, coalesce(wake_ms, 0), coalesce(rested_ms, 0), parent, parent_step, awaited, quarantined FROM run "
 			       "WHERE ended_ms IS NULL AND seq > ?1 ORDER BY seq LIMIT ?2";
 
 static void read_run(sqlite3_stmt *statement, struct arena *arena, struct store_run *run)
@@ -289,7 +293,9 @@ static void read_run(sqlite3_stmt *statement, struct arena *arena, struct store_
 		.created_ms = (int64_t)column_number(statement, 8),
 		.ended_ms = (int64_t)column_number(statement, 9),
 		.killed = column_number(statement, 10) != 0,
-		.seq_last = column_number(statement, 14),
+		.suspended_seq = column_number(statement, 14),
+		.is_quarantined = column_number(statement, 15) != 0,
+		.seq_last = column_number(statement, 16),
 	};
 	column_digest(statement, 6, &run->definition);
 	column_digest(statement, 7, &run->request);
@@ -369,6 +375,7 @@ int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t 
 			.parent = column_text(statement, 4, arena),
 			.parent_step = column_text(statement, 5, arena),
 			.is_awaited = column_number(statement, 6) != 0,
+			.is_quarantined = column_number(statement, 7) != 0,
 		};
 	}
 	return error->code;

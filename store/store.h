@@ -252,6 +252,8 @@ struct store_run {
 	bool killed;
 	const char *parent, *parent_step; /* NULL: it is no child */
 	bool is_awaited;
+	uint64_t suspended_seq; /* of the run.suspended that says why; 0: it is not suspended */
+	bool is_quarantined;
 };
 struct store_run_filter {
 	const char *status, *namespace, *name, *version; /* NULL: any */
@@ -269,7 +271,7 @@ struct store_open_run {
 	uint64_t seq;
 	const char *id, *parent, *parent_step; /* NULL: it is no child */
 	int64_t wake_ms, rested_ms; /* it waits for nothing but times, the first of which this is, since then; 0: something else may come first */
-	bool is_awaited;
+	bool is_awaited, is_quarantined;
 };
 int reader_open_runs(struct store_reader *reader, struct arena *arena, uint64_t after_seq, size_t limit, struct store_open_run **runs, size_t *count, struct error *error);
 

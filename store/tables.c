@@ -74,8 +74,11 @@ static int apply_stretch(struct connection *connection, const struct entry *entr
 	if (entries[0].kind != ENTRY_RUN_CREATED && run_table_find_status(connection, run_id, &run, &known, error) != 0)
 		return error->code;
 	enum run_status status = known;
+	const struct entry *suspended = NULL;
 	for (size_t i = 0; i < count; i++) {
 		status = run_status_after(status, &entries[i]);
+		if (entries[i].kind == ENTRY_RUN_SUSPENDED || entries[i].kind == ENTRY_RUN_RESUMED)
+			suspended = status == RUN_SUSPENDED ? &entries[i] : NULL;
 		if (entries[i].kind == ENTRY_FACT_RECORDED) {
 			if (fact_table_apply(connection, run, &entries[i], error) != 0 || FAIL_POINT_FAILS(TABLE_FACT, error))
 				return error->code;
@@ -87,7 +90,8 @@ static int apply_stretch(struct connection *connection, const struct entry *entr
 		}
 	}
 	/* One that waits again may wait for another time. */
-	if ((status != known || status == RUN_WAITING) && !run_status_ended(status) && run_table_set_status(connection, run, status, &entries[count - 1], error) != 0)
+	const struct entry *said = status == RUN_SUSPENDED ? suspended : &entries[count - 1];
+	if ((status != known || status == RUN_WAITING || suspended != NULL) && !run_status_ended(status) && run_table_set_status(connection, run, status, said, error) != 0)
 		return error->code;
 	if (run_table_add_entries(connection, run, entries[0].seq, count, error) != 0 || FAIL_POINT_FAILS(TABLE_RUN_ENTRIES, error))
 		return error->code;

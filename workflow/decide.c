@@ -278,7 +278,7 @@ static void carry_reason(struct deciding *d, struct entry *entry)
 /* What is in flight may finish and is recorded; nothing begins: see decide_trigger(). */
 static void on_pause(struct deciding *d)
 {
-	if (d->draft.status == RUN_SUSPENDED)
+	if (d->draft.status == RUN_SUSPENDED && !d->trigger->quarantine)
 		return;
 	struct entry *entry = decide_new_entry(d, ENTRY_RUN_SUSPENDED);
 	carry_reason(d, entry);

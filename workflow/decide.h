@@ -68,7 +68,7 @@ struct trigger {
 	/* CANCEL, RETRY, PAUSE, RESUME */
 	const char *reason; /* or NULL */
 	bool kill; /* CANCEL */
-	bool quarantine; /* PAUSE: not asked for, but because it could not go on */
+	bool quarantine; /* PAUSE, in replay: not asked for; the engine wrote it, which could not decide (daemon/engine.c) */
 	/* Any ending: what the run's record says ({"wallUs", "stages"}), or NULL. */
 	const struct json *run_record;
 };

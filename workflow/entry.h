@@ -24,7 +24,7 @@
  * run.faulted         runId, error, record?              values: {type, status, title, detail?, instance?, class?}, the record
  * run.cancelled       runId, reason?, record?            values: the reason (a JSON text), the record
  * run.killed          runId, reason?, record?
- * run.suspended       runId, reason?, tasks, more?, quarantined? (true: it could not go on, see daemon/engine.h)
+ * run.suspended       runId, reason?, tasks, more?, quarantined? (true: it could not go on, and the engine wrote this; without tasks)
  * run.resumed         runId, reason?, tasks, more?       tasks: the step ids of those under way, more: how many are left out
  * run.retried         runId, reason?, timeout?           of a faulted run, which goes on from what was under way when it failed; timeout: when it is over now
  * task.started        runId, stepId, input, items? (for: how many)       values: input, for: the array

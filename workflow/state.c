@@ -1252,6 +1252,7 @@ static int apply_retried(struct state *state, const struct entry *entry, struct 
 	if (!read_time(entry, "timeout", &state->timeout_ms))
 		return corrupt(state, entry, "a time that is none", error);
 	state->status = RUN_RUNNING;
+	state->suspended_ms = 0;
 	state->retry_count++;
 	state->ended_ms = 0;
 	set_value(state, &state->error, NULL);
@@ -1422,9 +1423,12 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 		break;
 	case ENTRY_RUN_SUSPENDED:
 	case ENTRY_RUN_RESUMED:
-		if ((state->status == RUN_SUSPENDED) == (entry->kind == ENTRY_RUN_SUSPENDED))
+		if ((state->status == RUN_SUSPENDED) == (entry->kind == ENTRY_RUN_SUSPENDED) && !json_get_boolean(entry->data, "quarantined", false))
 			rc = corrupt(state, entry, "the run is suspended already, or is not", error);
-		state->suspended_ms = entry->kind == ENTRY_RUN_SUSPENDED ? entry->time_ms : 0;
+		if (entry->kind == ENTRY_RUN_RESUMED)
+			state->suspended_ms = 0;
+		else if (state->suspended_ms == 0)
+			state->suspended_ms = entry->time_ms;
 		break;
 	case ENTRY_RUN_RETRIED:
 		rc = apply_retried(state, entry, error);

@@ -649,7 +649,8 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 	}
 	case ENTRY_RUN_SUSPENDED: {
 		struct json *reason = value_of(v, entry->data, "reason");
-		v->suspended_ms = entry->time_ms;
+		if (v->suspended_ms == 0)
+			v->suspended_ms = entry->time_ms;
 		if (reason)
 			json_set(v->arena, v->run, "reason", reason);
 		if (json_get_boolean(entry->data, "quarantined", false))

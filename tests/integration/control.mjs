@@ -1,5 +1,8 @@
 // What an operator does to runs under way, on the real daemon: waiting, pause, resume, also killed in the middle of it.
-import { Daemon, check, definition, equal, finish, match, pause, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
+import { spawnSync } from 'node:child_process';
+import { unlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { Daemon, check, definition, equal, exitOf, finish, match, pause, programs, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
 
 const sim = await startSimulator();
 const runtimes = { model: { kind: 'simulator', url: sim.url, model: 'reprise-sim', concurrency: 16 } };
@@ -141,6 +144,105 @@ await test('killed in the middle of each verb: what was answered holds, and ever
 	}, 60_000, 300);
 	check(await count(daemon, 'completed') >= 8, 'too few came through');
 	equal(daemon.cli('replay', '--all').code, 0, 'replay');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('a drain takes nothing new, lets what is under way finish, and stops the daemon; runs go on after the next start', async () => {
+	const daemon = await fresh();
+	await sim.script({ cadence: { firstByteMs: 1500 } });
+	await start(daemon, 'asks', [{ a: ask }, { b: { set: { x: 1 } } }, { c: ask }]);
+	await start(daemon, 'rests', rest);
+	const parent = definition('parent', [{ a: { run: { workflow: { namespace: 'tests', name: 'leaf', version: '1.0.0' } } } }]);
+	await daemon.post('/v1/definitions', definition('leaf', rest), 201);
+	await daemon.post('/v1/runs', { id: 'parent', definition: parent, input: {} }, 201);
+	await until('its child', async () => await count(daemon, 'waiting') === 3);
+	const drained = daemon.child;
+	match(daemon.cli('drain', '--within', '1m').stdout, /^draining: 1 activity is under way; the daemon stops when it has finished, or at 20/, 'drain');
+	const refused = await daemon.ask('POST', '/v1/runs', { id: 'late', definition: definition('late', rest), input: {} });
+	equal([refused.status, refused.headers['retry-after']], [503, '5'], 'a submission');
+	match(refused.json.detail, /draining/, 'with the word why');
+	equal((await daemon.ask('POST', '/v1/events', { specversion: '1.0', type: 'a', source: 'b', id: 'c' })).status, 503, 'an event');
+	const ready = await daemon.ask('GET', '/readyz');
+	equal(ready.status, 503, 'readiness');
+	equal((await daemon.get('/v1/runs/rests')).status, 'waiting', 'who looks is served');
+	await daemon.post('/v1/drain', { within: 'soon' }, 400);
+	await daemon.post('/v1/drain', { within: '25h' }, 400);
+	equal(await exitOf(drained), { code: 0, signal: null }, `it stops: ${drained.errors}`);
+	match(drained.errors, /drained/, 'and says so');
+	await daemon.start();
+	equal((await kinds(daemon, 'asks')).slice(0, 6), ['run.created', 'task.started', 'attempt.started', 'attempt.succeeded', 'task.completed', 'task.completed'], 'the outcome was recorded');
+	equal((await daemon.ended('asks')).status, 'completed', 'it goes on');
+	await start(daemon, 'slow', [{ a: ask }]);
+	const began = performance.now(), hurried = daemon.child;
+	await daemon.post('/v1/drain', { within: '200ms' }, 202);
+	equal(await exitOf(hurried), { code: 0, signal: null }, 'it stops');
+	check(performance.now() - began < 1400, 'the time was not kept');
+	await daemon.start('--drain', '1m');
+	await until('it asks again', async () => (await kinds(daemon, 'slow')).filter(kind => kind === 'attempt.started').length >= 2);
+	const last = daemon.child;
+	await daemon.stop();
+	match(last.errors, /drained/, 'SIGTERM drains with --drain');
+	await daemon.start();
+	equal((await daemon.ended('slow')).status, 'completed', 'and loses nothing');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('a run that cannot be loaded is tried, then put into quarantine with its reason; others go on, and a resume tries it again', async () => {
+	const daemon = await fresh();
+	await start(daemon, 'poor', [{ rest: { listen: { to: { one: { with: { type: 'hours' } } } } } }]); // not one that is left alone until its time
+	await start(daemon, 'good', [{ w: { wait: { milliseconds: 100 } } }]);
+	await daemon.kill();
+	const sql = text => { const result = spawnSync('sqlite3', [join(daemon.data, 'journal.db'), text], { encoding: 'utf8' }); equal([result.status, result.stderr], [0, ''], text); return result.stdout.trim(); };
+	const definitionOf = `id IN (SELECT id FROM content WHERE CAST(bytes AS TEXT) LIKE '{"do":[{"rest"%')`;
+	equal(sql(`SELECT count(*) FROM content WHERE ${definitionOf}`), '1', 'its definition');
+	sql(`UPDATE content SET bytes = CAST(replace(CAST(bytes AS TEXT), 'hours', 'years') AS BLOB) WHERE ${definitionOf}`);
+	await daemon.start();
+	equal((await daemon.ended('good')).status, 'completed', 'the other one');
+	const poor = await until('quarantine', async () => { const [run] = (await daemon.get('/v1/runs?status=suspended')).runs; return run; });
+	equal([poor.id, poor.quarantined], ['poor', true], 'listed');
+	match(poor.reason, /run poor cannot go on/, 'with the reason');
+	equal(await daemon.metric('reprise_runs_quarantined'), 1, 'alarm');
+	match(daemon.cli('list', '--status', 'suspended').stdout, /poor .*suspended .*run poor cannot go on/, 'command line');
+	await daemon.kill();
+	await daemon.start();
+	equal([await daemon.metric('reprise_runs_quarantined'), await count(daemon, 'suspended')], [1, 1], 'after a restart');
+	equal((await kinds(daemon, 'poor')).filter(kind => kind === 'run.suspended').length, 1, 'once');
+	check((await daemon.ask('POST', '/v1/runs/poor/resume', {})).status >= 500, 'still damaged');
+	await daemon.post('/v1/runs/poor/pause', {}, 409);
+	equal(await daemon.metric('reprise_runs_quarantined'), 1, 'back in quarantine');
+	await daemon.kill();
+	sql(`UPDATE content SET bytes = CAST(replace(CAST(bytes AS TEXT), 'years', 'hours') AS BLOB) WHERE ${definitionOf}`);
+	await daemon.start();
+	equal((await daemon.post('/v1/runs/poor/resume', {}, 200)).status, 'waiting', 'repaired and resumed');
+	equal(await daemon.metric('reprise_runs_quarantined'), 0, 'no alarm');
+	await daemon.kill();
+	await daemon.start();
+	equal((await daemon.get('/v1/runs/poor')).status, 'waiting', 'it stays so');
+	equal(daemon.cli('replay', '--all').code, 0, 'replay');
+	await daemon.kill();
+	sql(`UPDATE content SET bytes = CAST(replace(CAST(bytes AS TEXT), 'hours', 'years') AS BLOB) WHERE ${definitionOf}`);
+	await daemon.start();
+	await until('quarantine', async () => await count(daemon, 'suspended') === 1);
+	await daemon.post('/v1/runs/poor/cancel', {}, 200);
+	equal([(await daemon.get('/v1/runs/poor')).status, await daemon.metric('reprise_runs_quarantined')], ['cancelled', 0], 'or it is ended by hand');
+	await daemon.stop();
+});
+
+await test('a daemon whose lock was taken away stops instead of writing, and the next one serves', async () => {
+	const daemon = await fresh(), first = daemon.child;
+	await start(daemon, 'mine', rest);
+	unlinkSync(join(daemon.data, 'lock'));
+	daemon.child = null;
+	daemon.socket += '2';
+	await daemon.start();
+	await start(daemon, 'yours', rest);
+	const ask = spawnSync(programs.cli, ['--socket', daemon.socket.slice(0, -1), 'cancel', '-y', 'mine'], { encoding: 'utf8' });
+	check(ask.status !== 0, 'the first one still answers');
+	equal(await exitOf(first), { code: 1, signal: null }, 'it stops');
+	match(first.errors, /lock was moved, deleted or replaced|owns it now/, 'and says why');
+	equal((await daemon.get('/v1/runs/mine')).status, 'waiting', 'the other one serves');
 	daemon.verifyJournal();
 	await daemon.stop();
 });

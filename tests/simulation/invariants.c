@@ -621,9 +621,9 @@ void check_rest(struct world *world)
 	}
 	events_check_rest(world);
 	engine_counts(world->engine, &counts);
-	if (counts.open != 0 || counts.in_flight != 0 || counts.committing != 0 || counts.failed != 0)
+	if (counts.open != 0 || counts.in_flight != 0 || counts.committing != 0 || counts.quarantined != 0)
 		broken(world, NULL, "at rest the engine counts open=%" PRIu64 " in flight=%" PRIu64 " committing=%" PRIu64 " failed=%" PRIu64, counts.open,
-		       counts.in_flight, counts.committing, counts.failed);
+		       counts.in_flight, counts.committing, counts.quarantined);
 	if (engine_next_deadline_ms(world->engine) != 0)
 		broken(world, NULL, "at rest the engine waits for a deadline");
 	for (size_t i = 0; i < world->run_count; i++)

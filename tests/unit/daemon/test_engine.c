@@ -25,6 +25,9 @@ struct fixture {
 	size_t entry_count;
 	struct arena arena;
 	unsigned ended;
+	bool full; /* the store takes urgent appends only */
+	bool damaged; /* a load finds the run damaged */
+	unsigned loads, failed;
 };
 
 static uint64_t now_us(void *arg)
@@ -43,7 +46,8 @@ static struct store_append *waiting;
 
 static int take_append(void *arg, struct store_append *append)
 {
-	(void)arg;
+	if (((struct fixture *)arg)->full && !append->urgent)
+		return ERR_BUSY;
 	ck_assert_ptr_null(waiting);
 	waiting = append;
 	return 0;
@@ -77,6 +81,9 @@ static void load_run(void *arg, struct engine_load_run *load)
 	struct fixture *f = arg;
 
 	arena_init(&load->arena);
+	f->loads++;
+	if (f->damaged)
+		error_set(&load->error, ERR_CORRUPT, "it is damaged");
 	load->entries = f->entries;
 	load->entry_count = f->entry_count;
 	load->document = json_print_arena(f->definition->document, &load->arena);
@@ -88,6 +95,13 @@ static void on_committed(void *arg, const char *run_id, uint64_t seq_last, bool 
 	(void)run_id;
 	(void)seq_last;
 	((struct fixture *)arg)->ended += ended;
+}
+
+static void on_run_failed(void *arg, const char *run_id, const struct error *error)
+{
+	(void)run_id;
+	(void)error;
+	((struct fixture *)arg)->failed++;
 }
 
 static void on_stepped(void *arg, int64_t by_ms)
@@ -106,7 +120,7 @@ static void on_submitted(struct engine_submit *submit)
 static void start(struct fixture *f, int64_t park_after_ms)
 {
 	const struct engine_ports ports = {.arg = f, .now_us = now_us, .wall_ms = wall_ms, .append = take_append, .load_run = load_run, .on_committed = on_committed,
-					   .on_clock_stepped = on_stepped};
+					   .on_clock_stepped = on_stepped, .on_run_failed = on_run_failed};
 
 	f->engine = engine_new(&(struct engine_config){.origin = "test", .daemon_version = "1", .park_after_ms = park_after_ms}, &ports);
 }
@@ -288,5 +302,111 @@ START_TEST(slewed)
 }
 END_TEST
 
+static void on_controlled(struct engine_control *control)
+{
+	*(int *)control->owner = (int)control->error.code;
+}
+
+static int control(struct fixture *f, enum engine_verb verb)
+{
+	int code = -1;
+	struct error error = {0};
+	struct engine_control asked = {.verb = verb, .id = "r", .on_done = on_controlled, .owner = &code};
+
+	if (engine_control(f->engine, &asked, &error) != 0)
+		return (int)error.code;
+	commit(f);
+	ck_assert_int_ne(code, -1); /* at once: within this very turn */
+	return code;
+}
+
+/* The store's queue is full, and a decision of the run waits for room in it: a pause, a resume and a cancel act at once all the same. What was decided
+ * before and had no room is decided anew. */
+START_TEST(control_past_a_full_queue)
+{
+	struct fixture f;
+
+	fixture_open(&f, wait_ten, -1);
+	f.full = true;
+	go_on(&f, 10 * SECOND);
+	ck_assert_str_eq(f.fired, "");
+	ck_assert_int_eq(control(&f, CONTROL_PAUSE), ERR_NONE);
+	ck_assert_int_eq(engine_run_state(f.engine, "r")->status, RUN_SUSPENDED);
+	ck_assert_int_eq(control(&f, CONTROL_PAUSE), ERR_NONE);
+	ck_assert_int_eq(engine_next_deadline_ms(f.engine), 0);
+	ck_assert_int_eq(control(&f, CONTROL_RESUME), ERR_NONE);
+	go_on(&f, 1);
+	f.full = false;
+	go_on(&f, ENGINE_RETRY_APPEND_MS);
+	ck_assert_str_eq(f.fired, "wait@10 ");
+	fixture_close(&f);
+
+	fixture_open(&f, wait_ten, -1);
+	f.full = true;
+	go_on(&f, 10 * SECOND);
+	ck_assert_int_eq(control(&f, CONTROL_CANCEL), ERR_NONE);
+	ck_assert_uint_eq(f.ended, 1);
+	fixture_close(&f);
+}
+END_TEST
+
+/* A run that cannot be loaded: ENGINE_RECOVERY_TRIES times, then quarantine, one durable entry. A resume tries once more; one that helps ends it. A
+ * start leaves it alone. */
+START_TEST(quarantine)
+{
+	struct fixture f;
+	struct engine_counts counts;
+
+	fixture_open(&f, wait_ten, -1);
+	engine_drop(f.engine);
+	f.damaged = true;
+	start(&f, -1);
+	engine_recover(f.engine, "r", 0, 0);
+	ck_assert_uint_eq(f.loads, 1);
+	for (unsigned tries = 1; tries < ENGINE_RECOVERY_TRIES; tries++) {
+		go_on(&f, ENGINE_RECOVERY_RETRY_MS - 1);
+		ck_assert_uint_eq(f.loads, tries);
+		go_on(&f, 1);
+		ck_assert_uint_eq(f.loads, tries + 1);
+	}
+	commit(&f);
+	engine_counts(f.engine, &counts);
+	ck_assert_uint_eq(counts.quarantined, 1);
+	ck_assert_uint_eq(f.failed, 1);
+	const struct entry *last = &f.entries[f.entry_count - 1];
+	ck_assert(last->kind == ENTRY_RUN_SUSPENDED && json_get_boolean(last->data, "quarantined", false));
+	ck_assert_ptr_nonnull(strstr((const char *)last->values[0].bytes.data, "it is damaged"));
+	size_t entries = f.entry_count;
+	ck_assert_int_eq(control(&f, CONTROL_RESUME), ERR_CORRUPT);
+	ck_assert_int_eq(control(&f, CONTROL_PAUSE), ERR_EXISTS);
+	ck_assert_uint_eq(f.entry_count, entries);
+
+	engine_drop(f.engine);
+	start(&f, -1);
+	engine_set_aside(f.engine, "r");
+	f.loads = 0;
+	go_on(&f, HOUR);
+	ck_assert_uint_eq(f.loads, 0);
+	f.damaged = false;
+	ck_assert_int_eq(control(&f, CONTROL_RESUME), ERR_NONE);
+	go_on(&f, 1);
+	ck_assert_ptr_nonnull(strstr(f.fired, "wait@"));
+	ck_assert_uint_eq(f.ended, 1);
+	engine_counts(f.engine, &counts);
+	ck_assert_uint_eq(counts.quarantined, 0);
+	fixture_close(&f);
+
+	fixture_open(&f, wait_ten, -1); /* or it is ended without being asked */
+	engine_drop(f.engine);
+	f.damaged = true;
+	start(&f, -1);
+	engine_set_aside(f.engine, "r");
+	ck_assert_int_eq(control(&f, CONTROL_KILL), ERR_NONE);
+	ck_assert(f.entries[f.entry_count - 1].kind == ENTRY_RUN_KILLED);
+	ck_assert(!engine_run_is_open(f.engine, "r"));
+	fixture_close(&f);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("daemon-engine", set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
+SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)

@@ -178,4 +178,34 @@ START_TEST(end_while_expecting)
 }
 END_TEST
 
-TEST_MAIN("store-expect", nothing_comes, anything_comes, end_while_expecting)
+/* Another daemon has written to the same journal, the lock lost: this one notices inside its next transaction, also one that was begun early, and
+ * writes nothing. */
+START_TEST(another_owner)
+{
+	struct fixture f;
+	struct entry entry;
+
+	for (int early = 0; early < 2; early++) {
+		fixture_init(&f);
+		fixture_open(&f);
+		make_created(&f.arena, &entry, "r0", "one", NULL);
+		append_ok(&f, &entry, 1);
+		sqlite3 *db = plain_open(&f);
+		ck_assert_int_eq(sqlite3_exec(db, "INSERT INTO journal SELECT max(seq) + 1, zeroblob(32) FROM journal", NULL, NULL, NULL), SQLITE_OK);
+		if (early) {
+			store_expect(f.store);
+			usleep(1000);
+		}
+		make_created(&f.arena, &entry, "r1", "one", NULL);
+		ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_IO);
+		ck_assert_ptr_nonnull(strstr(f.error.message, "owns it now"));
+		ck_assert_uint_eq(f.broken, 1);
+		ck_assert_int_eq(sqlite3_exec(db, "SELECT 1 / (count(*) = 0) FROM run WHERE id = 'r1'", NULL, NULL, NULL), SQLITE_OK);
+		sqlite3_close(db);
+		fixture_close(&f);
+		fixture_end(&f);
+	}
+}
+END_TEST
+
+TEST_MAIN("store-expect", another_owner, nothing_comes, anything_comes, end_while_expecting)

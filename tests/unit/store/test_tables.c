@@ -95,9 +95,9 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 			make_step(arena, &entries[i], kind, run, "/do/0/x@1",
 				  bytes_text(arena_printf(arena, "%u", pick(w, 1000))));
 		if (pick(w, 3) == 0)
-			json_set_boolean(arena, entries[i].data, "waits", true);
-		if (pick(w, 3) == 0)
 			json_set_text(arena, entries[i].data, "wakes", pick(w, 2) ? "2026-01-02T03:04:05.678Z" : "2031-01-02T03:04:05Z");
+		if (pick(w, 3) == 0)
+			json_set_boolean(arena, entries[i].data, kind == ENTRY_RUN_SUSPENDED ? "quarantined" : "waits", true);
 	}
 	return count;
 }
@@ -215,6 +215,8 @@ START_TEST(tampered_rows_are_found)
 		 "UPDATE run SET ended_ms = ended_ms + 1 WHERE seq = (SELECT max(seq) FROM run WHERE ended_ms IS NOT NULL)"},
 		{"run", "UPDATE run SET status = 'running' WHERE seq = (SELECT min(seq) FROM run WHERE status = 'waiting')"},
 		{"run", "UPDATE run SET status = 'waiting' WHERE seq = (SELECT min(seq) FROM run WHERE status = 'suspended')"},
+		{"run", "UPDATE run SET suspended = suspended + 1 WHERE seq = (SELECT min(seq) FROM run WHERE suspended IS NOT NULL)"},
+		{"run", "UPDATE run SET quarantined = 1 - quarantined WHERE seq = (SELECT min(seq) FROM run WHERE suspended IS NOT NULL)"},
 		{"run_label", "DELETE FROM run_label WHERE run = (SELECT max(run) FROM run_label)"},
 		{"run_entry", "UPDATE run_entry SET count = count + 1 WHERE run = (SELECT max(run) FROM run_entry)"},
 		{"fact", "UPDATE fact SET accepted = 1 - accepted WHERE seq = (SELECT max(seq) FROM fact)"},
