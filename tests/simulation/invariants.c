@@ -261,6 +261,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 			world_plan_retry(world, run);
 		break;
 	case ENTRY_RUN_RETRIED:
+		run->suspended = false; /* it may have failed while it was */
 		if (!run->ended || run->ended_by != ENTRY_RUN_FAULTED)
 			broken(world, run, "it is retried, but has not faulted");
 		run->ended = run->is_awaited = false;

@@ -807,7 +807,11 @@ void oracle_check(struct world *world, struct run_model *run, struct arena *aren
 	}
 	if (run->ended_by == ENTRY_RUN_FAULTED && !(timed_out && result.fate == CUT) && (result.fate != FAULTED || !error || !json_equal(error, result.value)))
 		broken(world, run, "the run's error is not what its tasks give");
-	if ((run->ended_by == ENTRY_RUN_CANCELLED || run->ended_by == ENTRY_RUN_KILLED) && result.fate != CUT)
+	bool suspended = false; /* then it may have had nothing left to do but to end */
+	for (size_t i = 0; i < count; i++)
+		if (entries[i].kind == ENTRY_RUN_SUSPENDED || entries[i].kind == ENTRY_RUN_RESUMED)
+			suspended = entries[i].kind == ENTRY_RUN_SUSPENDED;
+	if ((run->ended_by == ENTRY_RUN_CANCELLED || run->ended_by == ENTRY_RUN_KILLED) && result.fate != CUT && !suspended)
 		broken(world, run, "the run was cancelled, but nothing of it was left to do");
 	if (o->met != o->ended)
 		for (size_t i = 0; i < BUCKETS; i++)
