@@ -137,6 +137,8 @@ int run_exit_status(const struct json *run);
 bool run_has_overhead(const struct json *run); /* there are figures of its times, which a run that only waits has not */
 /* POST a run until the daemon has answered; the id makes that safe. */
 int run_submit(struct command *command, const struct json *body, struct json **run);
+/* --status, checked; NULL: any. STATUS_USAGE, told. */
+int run_status_option(struct command *command, const char **word);
 /* Wait until it has ended. timeout_ms < 0: no limit. Bears a daemon that restarts. STATUS_WAIT_TIMEOUT is told. */
 int run_wait(struct command *command, const char *id, int64_t timeout_ms, const char *include, struct json **run);
 /* A document with all its tasks: those past the first page are asked for. */

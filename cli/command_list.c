@@ -6,18 +6,10 @@
 /* The filters that list and count share. */
 static int add_filters(struct command *command, struct buffer *path)
 {
-	static const char *const statuses[] = {"pending", "running", "waiting", "suspended", "cancelled", "faulted", "completed"};
-	const char *since, *until, *status_word = command_option(command, "status");
+	const char *since, *until, *status_word;
 	int status;
-	if (status_word != NULL) {
-		bool known = false;
-		for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
-			known |= strcmp(statuses[i], status_word) == 0;
-		if (!known)
-			return command_fail(command, STATUS_USAGE, "one of: pending, running, waiting, suspended, cancelled, faulted, completed",
-					    "--status %s is unknown", status_word);
-	}
-	if ((status = command_time(command, "since", &since)) != STATUS_OK || (status = command_time(command, "until", &until)) != STATUS_OK)
+	if ((status = run_status_option(command, &status_word)) != STATUS_OK || (status = command_time(command, "since", &since)) != STATUS_OK ||
+	    (status = command_time(command, "until", &until)) != STATUS_OK)
 		return status;
 	query_add(path, "status", status_word);
 	query_add(path, "workflow", command_option(command, "workflow"));

@@ -417,3 +417,13 @@ int choose_runtime(struct command *command, const char **runtime)
 	buffer_close(&list);
 	return status;
 }
+
+int run_status_option(struct command *command, const char **word)
+{
+	static const char *const statuses[] = {"pending", "running", "waiting", "suspended", "cancelled", "faulted", "completed"};
+	*word = command_option(command, "status");
+	for (size_t i = 0; i < COUNT_OF(statuses); i++)
+		if (*word == NULL || strcmp(statuses[i], *word) == 0)
+			return STATUS_OK;
+	return command_fail(command, STATUS_USAGE, "one of: pending, running, waiting, suspended, cancelled, faulted, completed", "--status %s is unknown", *word);
+}

@@ -46,7 +46,12 @@ static const struct option_rule events_options[] = {
 	{"after", 0, "SEQ", "only entries behind this one", false},
 	END,
 };
-static const struct option_rule replay_options[] = {{"all", 'a', NULL, "all runs of the journal", false}, END};
+static const struct option_rule replay_options[] = {
+	{"all", 'a', NULL, "all runs of the journal", false},
+	{"status", 's', "STATUS", "with --all: only runs of this status", false},
+	{"since", 0, "TIME", "with --all: only runs created since then", false},
+	END,
+};
 static const struct option_rule overhead_options[] = {{"limit", 'n', "N", "without RUN: the newest N runs (default 20)", false}, END};
 static const struct option_rule cancel_options[] = {
 	{"reason", 0, "TEXT", "why; kept in the journal", false},

@@ -1248,8 +1248,10 @@ static void add_difference(struct arena *arena, struct json *json, const struct 
 	json_set_text(arena, difference, "reference", result->reference);
 	json_set_text(arena, difference, "why", result->why);
 	problems_init(&problems);
-	if (result->reference && text_load(arena, source, TEXT_GUESS, &positions, &problems) && text_position(positions, result->reference, true, &line, &column))
+	if (result->reference && text_load(arena, source, TEXT_GUESS, &positions, &problems) && text_position(positions, result->reference, true, &line, &column)) {
 		json_set_number(arena, difference, "line", (double)line);
+		json_set_number(arena, difference, "column", (double)column);
+	}
 	problems_close(&problems);
 	json_set(arena, json, "difference", difference);
 }
