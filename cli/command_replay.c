@@ -24,7 +24,7 @@ static void print_members(struct command *command, const struct json *expected, 
 			const struct json *was = json_get(expected, name), *is = json_get(got, name);
 			if ((side == 1 && was != NULL) || (was != NULL && is != NULL && json_equal(was, is)))
 				continue;
-			output_note(&command->output, "  %s: expected %s, got %s", name, shown(command, was), shown(command, is));
+			output_note(&command->output, "  %s: expected %s, got %s", shown(command, json_text(&command->arena, name)), shown(command, was), shown(command, is));
 		}
 }
 
@@ -36,10 +36,10 @@ static void print_difference(struct command *command, const char *id, const stru
 	struct arena *arena = &command->arena;
 	output_note(&command->output, "run %s: replay differs at entry %.0f%s%s%s", id, json_get_number(difference, "seq", -1),
 		    reference != NULL ? arena_printf(arena, ", %s", value_text(arena, json_get(difference, "reference"))) : "",
-		    line > 0 ? arena_printf(arena, " (line %.0f, column %.0f of the definition)", line, json_get_number(difference, "column", 1)) : "", why != NULL ? arena_printf(arena, ": %s", why) : "");
-	const char *kinds[] = {json_get_text(expected, "kind"), json_get_text(got, "kind")};
-	if (kinds[0] == NULL || kinds[1] == NULL || strcmp(kinds[0], kinds[1]) != 0)
-		output_note(&command->output, "  kind: expected %s, got %s", kinds[0] != NULL ? kinds[0] : "nothing", kinds[1] != NULL ? kinds[1] : "nothing");
+		    line > 0 ? arena_printf(arena, " (line %.0f, column %.0f of the definition)", line, json_get_number(difference, "column", 1)) : "", why != NULL ? arena_printf(arena, ": %s", value_text(arena, json_get(difference, "why"))) : "");
+	const char *kinds[] = {shown(command, json_get(expected, "kind")), shown(command, json_get(got, "kind"))};
+	if (strcmp(kinds[0], kinds[1]) != 0)
+		output_note(&command->output, "  kind: expected %s, got %s", kinds[0], kinds[1]);
 	else
 		output_note(&command->output, "  %s", kinds[0]);
 	print_members(command, json_get(expected, "data"), json_get(got, "data"));

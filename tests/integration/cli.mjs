@@ -607,11 +607,12 @@ await test('replay is 0 when equal, 20 on a difference, and --all goes through e
 	serve(() => [200, { equal: true, entries: 7, difference: null }]);
 	check((await expects(0, ['replay', 'r'])).out.includes('7 entries'), 'equal');
 	equal([asked[0].method, asked[0].path], ['POST', '/v1/runs/r/replay'], 'asked');
-	serve(() => [200, { equal: false, entries: 7, difference: { seq: 5, expected: 'task.completed', got: 'task.faulted', line: 12 } }]);
+	serve(() => [200, { equal: false, entries: 7, difference: { seq: 5, expected: { kind: 'task.completed', data: { same: 1, then: 'a' } }, got: { kind: 'task.faulted', data: { same: 1, error: 'e\u001b' } }, reference: '/do/0/x', line: 12, column: 3 } }]);
 	const result = await expects(20, ['replay', 'r']);
-	check(/entry 5 \(line 12/.test(result.errors) && result.errors.includes('task.faulted'), result.errors);
-	serve(seen => seen.method === 'GET' ? [200, seen.query.cursor ? { runs: [runDocument('b')], cursor: null } : { runs: [runDocument('a')], cursor: 'next' }] : [200, { equal: !seen.path.includes('/b/'), entries: 1, difference: { seq: 1, expected: 'x', got: 'y' } }]);
-	check((await expects(20, ['replay', '--all'])).errors.includes('2 runs replayed, 1 differ'), 'all');
+	check(result.errors.includes('entry 5, /do/0/x (line 12, column 3 of the definition)') && result.errors.includes('kind: expected task.completed, got task.faulted'), result.errors);
+	check(result.errors.includes('then: expected a, got nothing') && result.errors.includes('error: expected nothing, got e\\u{1B}') && !result.errors.includes('same'), result.errors);
+	serve(seen => seen.path === '/v1/runs/count' ? [200, { count: 2 }] : seen.method === 'GET' ? [200, seen.query.cursor ? { runs: [runDocument('b')], cursor: null } : { runs: [runDocument('a')], cursor: 'next' }] : [200, { equal: !seen.path.includes('/b/'), entries: 1, difference: { seq: 1, expected: null, got: { kind: 'y', data: {} } } }]);
+	check((await expects(20, ['replay', '--all'])).errors.includes('2 runs replayed, 2 entries, no model was called: 1 differ'), 'all');
 	await expects(2, ['replay']);
 });
 
