@@ -383,6 +383,14 @@ static bool is_control(enum trigger_kind kind)
 	return kind == TRIGGER_CANCEL || kind == TRIGGER_PAUSE || kind == TRIGGER_RESUME;
 }
 
+/* An operator waits for it: so it is loaded also while the daemon drains. */
+static bool has_control(const struct run *run)
+{
+	const struct list *inbox = run->live ? &run->live->inbox : &run->early;
+
+	return !list_empty(inbox) && is_control(CONTAINER_OF(inbox->next, struct message, link)->kind);
+}
+
 /* The control lane: an end goes before everything, the others before everything but what an operator asked for earlier. */
 static void post_control(struct run *run, struct engine_control *control)
 {
@@ -393,6 +401,10 @@ static void post_control(struct run *run, struct engine_control *control)
 	list_init(&control->link);
 	LIST_EACH(link, inbox) {
 		struct message *waiting = CONTAINER_OF(link, struct message, link);
+		if (waiting->kind == TRIGGER_RETRY) { /* before it there is nothing to control */
+			before = link;
+			continue;
+		}
 		if (!is_control(waiting->kind))
 			break;
 		same = waiting->kind == kind ? waiting : NULL;
@@ -620,11 +632,19 @@ bool engine_run_is_open(const struct engine *engine, const char *id)
 	return find_run(engine, id) != NULL;
 }
 
+static bool has_resume(const struct list *messages)
+{
+	LIST_EACH(link, messages)
+		if (CONTAINER_OF(link, struct message, link)->kind == TRIGGER_RESUME)
+			return true;
+	return false;
+}
+
 bool engine_run_is_suspended(const struct engine *engine, const char *id)
 {
 	const struct run *run = find_run(engine, id);
 
-	return run && run->is_suspended;
+	return run && run->is_suspended && !has_resume(&run->early) && !(run->live && (has_resume(&run->live->deciding) || has_resume(&run->live->inbox)));
 }
 
 /* --- listeners ---------------------------------------------------------------------------------------------------- */
@@ -1252,6 +1272,18 @@ static void free_verdict(struct run *run)
 
 static void append_verdict(struct run *run);
 
+/* Children that it attached to before it broke: nobody waits for them any more. */
+static void cancel_detached(struct engine *engine, const char *id, bool is_kill)
+{
+	LIST_EACH_SAFE(link, &engine->activities) {
+		struct engine_activity *activity = CONTAINER_OF(link, struct engine_activity, of_engine);
+		if (activity->run || activity->activity.kind != ACTIVITY_RUN || strcmp(activity->activity.run_id, id) != 0)
+			continue;
+		activity->activity.is_kill |= is_kill;
+		engine->ports.cancel_activity(engine->ports.arg, &activity->activity);
+	}
+}
+
 static void on_verdict(struct store_append *append)
 {
 	struct run *run = append->owner;
@@ -1277,6 +1309,7 @@ static void on_verdict(struct store_append *append)
 	}
 	if (error.code == ERR_NONE) {
 		static const struct error none = {0};
+		cancel_detached(engine, run->id, control->verb == CONTROL_KILL);
 		engine->counts.quarantined--;
 		engine->counts.cancelled++;
 		free_run(run, &none);
@@ -1726,7 +1759,9 @@ void engine_on_time(struct engine *engine)
 		case STAGE_PARKED:
 			if (!engine->stopping && !run->restarted && list_empty(&run->early))
 				post(run, new_message(TRIGGER_DEADLINE), false);
-			else if (!engine->stopping && list_empty(&run->waiting)) /* its load was refused once: again */
+			else if (list_empty(&run->waiting) && has_control(run)) /* its load was refused once: again */
+				list_add_first(&engine->to_load, &run->waiting);
+			else if (!engine->stopping && list_empty(&run->waiting))
 				list_add_last(&engine->to_load, &run->waiting);
 			load_next(engine);
 			break;
@@ -1872,6 +1907,15 @@ static void park_half_loaded(struct run *run)
 	set_deadline(run, wall_ms(run->engine) + ENGINE_RETRY_APPEND_MS);
 }
 
+/* The daemon stops: the run stays as it ended. */
+static void refuse_reopening(struct run *run)
+{
+	struct error stopping = {0};
+
+	error_set(&stopping, ERR_BUSY, "the daemon is stopping; retry when it is back");
+	free_run(run, &stopping);
+}
+
 static void on_run_loaded(struct engine_load_run *load)
 {
 	struct run *run = load->owner;
@@ -1883,7 +1927,11 @@ static void on_run_loaded(struct engine_load_run *load)
 	engine->loading--;
 	FAIL_POINT(RECOVER_PAGE);
 	run->load = NULL;
-	if (error.code == ERR_BUSY || engine->stopping) {
+	if (engine->stopping && run->reopening) {
+		refuse_reopening(run);
+		goto end;
+	}
+	if (error.code == ERR_BUSY || (engine->stopping && !has_control(run))) {
 		park_half_loaded(run);
 		goto end;
 	}
@@ -1909,8 +1957,10 @@ end:
 
 static void load_next(struct engine *engine)
 {
-	while (engine->loading < engine->config.load_concurrency && !list_empty(&engine->to_load) && !engine->stopping) {
+	while (engine->loading < engine->config.load_concurrency && !list_empty(&engine->to_load)) {
 		struct run *run = CONTAINER_OF(engine->to_load.next, struct run, waiting);
+		if (engine->stopping && !has_control(run)) /* those that have stand first */
+			return;
 		list_remove(&run->waiting);
 		load_page(run, 0, false);
 	}
@@ -2103,6 +2153,13 @@ struct engine *engine_new(const struct engine_config *config, const struct engin
 void engine_stop(struct engine *engine)
 {
 	engine->stopping = true;
+	/* Who waits for a retry would wait until the drain is over; one that is being read is refused when that is done. */
+	for (size_t i = 0; i < engine->slot_count; i++)
+		for (struct run *run = engine->slots[i], *next; run; run = next) {
+			next = run->next;
+			if (run->reopening && run->stage == STAGE_PARKED)
+				refuse_reopening(run);
+		}
 }
 
 void engine_forget_removed(struct engine *engine)

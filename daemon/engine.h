@@ -200,7 +200,7 @@ int engine_offer_event(struct engine *engine, struct engine_offer *offer, struct
  * NULL: not in memory, or parked. */
 struct json *engine_run_json(const struct engine *engine, const char *id, struct arena *arena);
 bool engine_run_is_open(const struct engine *engine, const char *id); /* under way or parked */
-bool engine_run_is_suspended(const struct engine *engine, const char *id); /* as far as is durable and it was loaded since the start */
+bool engine_run_is_suspended(const struct engine *engine, const char *id); /* durably, it was loaded since the start, and no resume is on its way */
 
 void engine_forget_removed(struct engine *engine); /* runs were purged or a value erased: nothing of what was may stay in memory */
 

@@ -35,6 +35,7 @@ struct replay {
 	uint64_t seq_last; /* of what was decided */
 	bool more; /* there are entries behind the window */
 	bool too_short; /* the decision at hand goes on behind the window */
+	bool is_quarantined; /* what ends the run now was not decided */
 	bool tells_waiting; /* an entry of the run has said that it waits: older journals never do */
 	/* A large value that is looked into again and again, like the array of a loop. */
 	struct {
@@ -163,8 +164,10 @@ static bool same(const struct replay *r, const struct entry *expected, const str
 		json_remove(a, "since");
 		json_remove(b, "since");
 	}
-	if (expected->kind == ENTRY_RUN_SUSPENDED && json_get_boolean(a, "quarantined", false))
-		json_remove(b, "tasks"); /* nobody could tell */
+	if (expected->kind == ENTRY_RUN_SUSPENDED && json_get_boolean(a, "quarantined", false)) { /* nobody could tell */
+		json_remove(b, "tasks");
+		json_remove(b, "more");
+	}
 	/* The run's own record is a measurement. */
 	if (expected->kind >= ENTRY_RUN_COMPLETED && expected->kind <= ENTRY_RUN_KILLED) {
 		json_remove(a, "record");
@@ -446,6 +449,10 @@ static int decide_again(struct replay *r, struct error *error)
 	size_t made = 0, at = r->at, most = entries_of_one_time(r, at);
 
 	decision_init(&decision);
+	if (r->is_quarantined && (r->entries[at].kind == ENTRY_RUN_CANCELLED || r->entries[at].kind == ENTRY_RUN_KILLED)) {
+		made = 1; /* ended by hand: nobody could decide what of it was under way */
+		goto apply;
+	}
 	bool is_read = read_trigger(r, at, &trigger, &outcome);
 	if (is_read)
 		workflow_decide(&r->state, &trigger, 1, &r->context, &decision);
@@ -468,8 +475,13 @@ static int decide_again(struct replay *r, struct error *error)
 	}
 	if (!result->equal)
 		goto end;
-	for (size_t i = 0; i < made && error->code == ERR_NONE; i++)
-		workflow_apply(&r->state, &r->entries[at + i], error);
+apply:
+	for (size_t i = 0; i < made && error->code == ERR_NONE; i++) {
+		const struct entry *entry = &r->entries[at + i];
+		workflow_apply(&r->state, entry, error);
+		if (entry->kind == ENTRY_RUN_SUSPENDED || entry->kind == ENTRY_RUN_RESUMED)
+			r->is_quarantined = json_get_boolean(entry->data, "quarantined", false);
+	}
 	if (error->code == ERR_NONE)
 		state_settle(&r->state);
 	result->entries += made;

@@ -28,6 +28,11 @@ struct fixture {
 	bool full; /* the store takes urgent appends only */
 	bool damaged; /* a load finds the run damaged */
 	unsigned loads, failed;
+	bool holds_loads; /* each is answered by answer_load() */
+	struct engine_load_run *held;
+	enum error_code refusal; /* what becomes of commits */
+	struct activity *started; /* the last one */
+	unsigned cancelled;
 };
 
 static uint64_t now_us(void *arg)
@@ -58,6 +63,11 @@ static void commit(struct fixture *f)
 	while (waiting) {
 		struct store_append *append = waiting;
 		waiting = NULL;
+		if (f->refusal != ERR_NONE) {
+			error_set(&append->error, f->refusal, "it is refused");
+			append->on_done(append);
+			continue;
+		}
 		for (size_t i = 0; i < append->entry_count; i++) {
 			struct entry *entry = (struct entry *)&append->entries[i];
 			entry->seq = ++f->seq;
@@ -76,18 +86,45 @@ static void commit(struct fixture *f)
 	}
 }
 
-static void load_run(void *arg, struct engine_load_run *load)
+static void answer_load(struct fixture *f, struct engine_load_run *load)
 {
-	struct fixture *f = arg;
-
 	arena_init(&load->arena);
-	f->loads++;
 	if (f->damaged)
 		error_set(&load->error, ERR_CORRUPT, "it is damaged");
 	load->entries = f->entries;
 	load->entry_count = f->entry_count;
 	load->document = json_print_arena(f->definition->document, &load->arena);
 	load->on_done(load);
+}
+
+static void load_run(void *arg, struct engine_load_run *load)
+{
+	struct fixture *f = arg;
+
+	f->loads++;
+	if (f->holds_loads)
+		f->held = load;
+	else
+		answer_load(f, load);
+}
+
+static int start_activity(void *arg, struct activity *activity, struct error *error)
+{
+	(void)error;
+	((struct fixture *)arg)->started = activity;
+	return 0;
+}
+
+static void cancel_activity(void *arg, struct activity *activity)
+{
+	(void)activity;
+	((struct fixture *)arg)->cancelled++;
+}
+
+static void close_activity(void *arg, struct activity *activity)
+{
+	(void)arg;
+	(void)activity;
 }
 
 static void on_committed(void *arg, const char *run_id, uint64_t seq_last, bool ended)
@@ -120,7 +157,8 @@ static void on_submitted(struct engine_submit *submit)
 static void start(struct fixture *f, int64_t park_after_ms)
 {
 	const struct engine_ports ports = {.arg = f, .now_us = now_us, .wall_ms = wall_ms, .append = take_append, .load_run = load_run, .on_committed = on_committed,
-					   .on_clock_stepped = on_stepped, .on_run_failed = on_run_failed};
+					   .on_clock_stepped = on_stepped, .on_run_failed = on_run_failed,
+					   .start_activity = start_activity, .cancel_activity = cancel_activity, .close_activity = close_activity};
 
 	f->engine = engine_new(&(struct engine_config){.origin = "test", .daemon_version = "1", .park_after_ms = park_after_ms}, &ports);
 }
@@ -408,5 +446,103 @@ START_TEST(quarantine)
 }
 END_TEST
 
+/* What a run waited for before it came into quarantine is let go when it is ended there: nobody waits for the child any more. */
+START_TEST(children_of_quarantine)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"branches\":[{\"w\":{\"wait\":{\"seconds\":10}}},"
+			 "{\"c\":{\"run\":{\"workflow\":{\"namespace\":\"test\",\"name\":\"child\",\"version\":\"1.0.0\"}}}}]}}}]", -1);
+	ck_assert_ptr_nonnull(f.started);
+	f.damaged = true;
+	f.refusal = ERR_CORRUPT;
+	go_on(&f, 10 * SECOND);
+	f.refusal = ERR_NONE;
+	for (unsigned tries = 1; tries < ENGINE_RECOVERY_TRIES; tries++)
+		go_on(&f, ENGINE_RECOVERY_RETRY_MS);
+	ck_assert_uint_eq(f.failed, 1);
+	ck_assert_uint_eq(f.cancelled, 0); /* a resume attaches to it */
+	ck_assert_int_eq(control(&f, CONTROL_KILL), ERR_NONE);
+	ck_assert_uint_eq(f.cancelled, 1);
+	ck_assert(f.started->is_kill);
+	f.started->result = (struct activity_result){.failure = FAILURE_CANCELLED};
+	f.started->on_done(f.started);
+	fixture_close(&f);
+}
+END_TEST
+
+/* While the daemon drains a parked run is loaded when an operator asks something of it, and for nothing else. */
+START_TEST(control_while_draining)
+{
+	struct fixture f;
+
+	fixture_open(&f, wait_ten, 0);
+	ck_assert_ptr_null(engine_run_state(f.engine, "r"));
+	engine_stop(f.engine);
+	go_on(&f, 10 * SECOND);
+	ck_assert_uint_eq(f.loads, 0);
+	ck_assert_int_eq(control(&f, CONTROL_PAUSE), ERR_NONE);
+	ck_assert(engine_run_is_suspended(f.engine, "r"));
+	ck_assert_int_eq(control(&f, CONTROL_CANCEL), ERR_NONE);
+	ck_assert_uint_eq(f.ended, 1);
+	ck_assert_str_eq(f.fired, "");
+	fixture_close(&f);
+}
+END_TEST
+
+static void on_retried(struct engine_retry *retry)
+{
+	*(int *)retry->owner = (int)retry->error.code;
+}
+
+/* What is asked of a run that is being read for a retry goes behind it: a pause pauses what goes on. Where the daemon stops meanwhile, both are told so. */
+START_TEST(control_of_a_retry)
+{
+	for (int stops = 0; stops < 2; stops++) {
+		struct fixture f;
+		struct error error = {0};
+		int retried = -1, paused = -1;
+		struct engine_retry retry = {.id = "r", .on_done = on_retried, .owner = &retried};
+		struct engine_control pause = {.verb = CONTROL_PAUSE, .id = "r", .on_done = on_controlled, .owner = &paused};
+
+		fixture_open(&f, "[{\"w\":{\"wait\":{\"seconds\":10},\"timeout\":{\"after\":\"PT1S\"}}}]", -1);
+		go_on(&f, SECOND);
+		ck_assert_uint_eq(f.ended, 1);
+		f.holds_loads = true;
+		ck_assert_int_eq(engine_retry(f.engine, &retry, &error), 0);
+		ck_assert_int_eq(engine_control(f.engine, &pause, &error), 0);
+		if (stops)
+			engine_stop(f.engine);
+		answer_load(&f, f.held);
+		commit(&f);
+		ck_assert_int_eq(retried, stops ? ERR_BUSY : ERR_NONE);
+		ck_assert_int_eq(paused, stops ? ERR_BUSY : ERR_NONE);
+		ck_assert(engine_run_is_suspended(f.engine, "r") == !stops);
+		ck_assert(engine_run_is_open(f.engine, "r") == !stops);
+		fixture_close(&f);
+	}
+}
+END_TEST
+
+/* A run whose resume is on its way counts as suspended no more: a child that is submitted meanwhile would stay paused. */
+START_TEST(resume_on_its_way)
+{
+	struct fixture f;
+	struct error error = {0};
+	int code = -1;
+	struct engine_control resume = {.verb = CONTROL_RESUME, .id = "r", .on_done = on_controlled, .owner = &code};
+
+	fixture_open(&f, wait_ten, -1);
+	ck_assert_int_eq(control(&f, CONTROL_PAUSE), ERR_NONE);
+	ck_assert(engine_run_is_suspended(f.engine, "r"));
+	ck_assert_int_eq(engine_control(f.engine, &resume, &error), 0);
+	ck_assert_int_eq(code, -1);
+	ck_assert(!engine_run_is_suspended(f.engine, "r"));
+	commit(&f);
+	ck_assert_int_eq(code, ERR_NONE);
+	fixture_close(&f);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
+SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, children_of_quarantine, control_while_draining, control_of_a_retry, resume_on_its_way, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
