@@ -676,9 +676,42 @@ bool state_only_waits(const struct state *state)
 	return state->in_flight_count == state->awaiting_count && state->awaiting_count + state->backing_off_count > 0;
 }
 
+/* A decision stopped at its limit, and what it left is to be continued at once, whatever else was decided in between. */
+static bool goes_on(const struct instance *instance)
+{
+	const struct task *task = instance->task;
+
+	if (instance->phase != INSTANCE_STARTED)
+		return false;
+	if (instance->is_body || task->kind == TASK_DO || task->kind == TASK_TRY)
+		return !instance->child_live;
+	if (task->kind == TASK_FORK)
+		return instance->live_count == 0 || instance->next_iteration < task->body.count || instance->again > 0 || (task->compete && instance->winner != 0);
+	if (task_is_loop(task))
+		return instance->live_count == 0 ||
+		       (instance->next_iteration < instance->item_count && instance->live_count < (task->concurrency ? task->concurrency : 1));
+	return false;
+}
+
+static bool any_goes_on(const struct state *state)
+{
+	LIST_EACH(link, &state->live)
+		if (goes_on(CONTAINER_OF(link, struct instance, live)))
+			return true;
+	if (!state->base)
+		return false;
+	LIST_EACH(link, &state->base->live) { /* where a draft has a copy, that counts */
+		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
+		const struct instance *copy = find_own(state, instance->task, instance->is_body, instance->path, instance->path_count);
+		if ((!copy || copy->base_live) && goes_on(copy ? copy : instance))
+			return true;
+	}
+	return false;
+}
+
 int64_t state_wakes_ms(const struct state *state)
 {
-	return state_is_idle(state) && state->listening_count == 0 ? state_next_deadline_ms(state) : 0;
+	return state_is_idle(state) && state->listening_count == 0 && !any_goes_on(state) ? state_next_deadline_ms(state) : 0;
 }
 
 /* --- the fold ----------------------------------------------------------------------------------------------------- */

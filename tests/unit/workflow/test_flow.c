@@ -376,6 +376,48 @@ START_TEST(fork_competes)
 }
 END_TEST
 
+/* A run with something to be continued does not sleep until its next timer, whatever was decided in between: were the daemon killed there, the next start
+ * would leave it alone until then. When it has been continued to its end, it does. */
+START_TEST(what_is_to_be_continued_does_not_sleep)
+{
+	static const char *const loops[] = {
+		"{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":4},\"do\":[" SET("s", "1", "") "]}}",
+		"{\"m\":{\"for\":{\"in\":\".l\"},\"do\":[" SET("s", "1", "") "]}}",
+		"{\"m\":{\"do\":[{\"n\":{\"for\":{\"in\":\".l\"},\"do\":[" SET("s", "1", "") "]}}]}}",
+		"{\"m\":{\"try\":[{\"n\":{\"for\":{\"in\":\".l\"},\"do\":[" SET("s", "1", "") "]}}],\"catch\":{}}}",
+		"{\"m\":{\"for\":{\"in\":\".l\"},\"metadata\":{\"concurrency\":64},\"do\":[{\"n\":{\"fork\":{\"branches\":[" SET("x", "1", "") "," SET("y", "1", "") "]}}}]}}",
+	};
+
+	for (size_t i = 0; i < COUNT_OF(loops); i++) {
+		struct fixture f;
+		struct buffer tasks, input;
+		unsigned continued = 0;
+
+		buffer_init(&tasks, 4096);
+		buffer_init(&input, 4096);
+		buffer_printf(&tasks, "[{\"f\":{\"fork\":{\"branches\":[{\"w\":{\"wait\":\"PT1H\"}}," BRANCH("a") ",%s]}}}]", loops[i]);
+		for (int k = 0; k < 2 * DECISION_ENTRIES_MAX; k++)
+			buffer_printf(&input, "%s1", k ? "," : "{\"l\":[");
+		buffer_add_text(&input, "]}");
+		fixture_open(&f, buffer_text(&tasks));
+		fixture_submit(&f, buffer_text(&input));
+		ck_assert_str_eq(fixture_effects(&f), "start /do/0/f/fork/branches/1/a@1 1, continue");
+		fixture_succeed(&f, "/do/0/f/fork/branches/1/a@1", 1, "1");
+		ck_assert_ptr_null(json_get(f.entries[f.count - 1].data, "wakes"));
+		ck_assert_int_eq(state_wakes_ms(&f.state), 0);
+		do {
+			ck_assert_uint_lt(continued++, 20);
+			fixture_simple(&f, TRIGGER_CONTINUE);
+		} while (strcmp(fixture_effects(&f), "continue") == 0);
+		ck_assert_ptr_nonnull(json_get(f.entries[f.count - 1].data, "wakes"));
+		check_record(&f);
+		fixture_close(&f);
+		buffer_close(&tasks);
+		buffer_close(&input);
+	}
+}
+END_TEST
+
 /* A decision that reaches its limit after a branch has won is continued with the end of the others: replay does not take that for a cancel. */
 START_TEST(fork_competes_across_decisions)
 {
@@ -440,6 +482,7 @@ int main(void)
 	tcase_add_test(tests, fork_joins);
 	tcase_add_test(tests, fork_competes);
 	tcase_add_test(tests, runs_that_only_wait_say_so);
+	tcase_add_test(tests, what_is_to_be_continued_does_not_sleep);
 	tcase_add_test(tests, fork_competes_across_decisions);
 	tcase_add_test(tests, fork_faults);
 	suite_add_tcase(suite, tests);
