@@ -154,7 +154,7 @@ int command_fail_reply(struct command *command, const struct request *request, c
 	if (!json_is(problem, JSON_OBJECT))
 		return command_fail(command, status, NULL, "%s %s: the daemon answered %ld without a problem object", method, request->path, reply->status);
 
-	const char *detail = json_get_text(problem, "detail"), *title = json_get_text(problem, "title"), *hint = json_get_text(problem, "hint");
+	const char *detail = text_line(arena, json_get_text(problem, "detail")), *title = text_line(arena, json_get_text(problem, "title")), *hint = json_get_text(problem, "hint");
 	fflush(stdout);
 	output_note(&command->output, "reprise: %s", detail != NULL ? detail : title != NULL ? title : "refused without a reason");
 	print_problems(command, json_get(problem, "problems"));

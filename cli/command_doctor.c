@@ -357,6 +357,9 @@ static void print(struct doctor *doctor, enum verdict worst)
 	struct command *command = doctor->command;
 	struct arena *arena = &command->arena;
 	struct json *json = json_object(arena), *list = json_array(arena);
+	size_t wide = 0;
+	for (size_t i = 0; i < doctor->count; i++)
+		wide = strlen(doctor->found[i].check) > wide ? strlen(doctor->found[i].check) : wide;
 	for (size_t i = 0; i < doctor->count; i++) {
 		struct json *item = json_object(arena);
 		json_set_text(arena, item, "check", doctor->found[i].check);
@@ -365,9 +368,9 @@ static void print(struct doctor *doctor, enum verdict worst)
 		json_set_text(arena, item, "advice", doctor->found[i].advice);
 		json_add(arena, list, item);
 		if (command->output.format == FORMAT_TEXT || command->output.format == FORMAT_IDS) {
-			output_line(&command->output, "%-5s %-16s %s", verdicts[doctor->found[i].verdict], doctor->found[i].check, doctor->found[i].detail);
+			output_line(&command->output, "%-5s %-*s  %s", verdicts[doctor->found[i].verdict], (int)wide, doctor->found[i].check, doctor->found[i].detail);
 			if (doctor->found[i].advice != NULL)
-				output_line(&command->output, "      %-16s → %s", "", doctor->found[i].advice);
+				output_line(&command->output, "      %-*s  → %s", (int)wide, "", doctor->found[i].advice);
 		}
 	}
 	json_set_text(arena, json, "status", verdicts[worst]);

@@ -118,16 +118,16 @@ int command_fact_show(struct command *command)
 	static const char *const first[] = {"subject", "predicate", "object"};
 	for (size_t i = 0; i < COUNT_OF(first); i++)
 		if (json_get(value, first[i]) != NULL)
-			output_line(output, "%-10s %s", first[i], value_text(arena, json_get(value, first[i])));
+			output_line(output, "%-10s %s", first[i], text_line(arena, value_text(arena, json_get(value, first[i]))));
 	for (size_t i = 0; json_is(value, JSON_OBJECT) && i < value->object.count; i++)
 		if (strcmp(value->object.members[i].name, first[0]) != 0 && strcmp(value->object.members[i].name, first[1]) != 0 && strcmp(value->object.members[i].name, first[2]) != 0)
-			output_line(output, "%-10s %s", value->object.members[i].name, value_text(arena, value->object.members[i].value));
-	output_line(output, "quote      %s", json_get_text(fact, "quote") == NULL ? "-" : json_get_text(fact, "quote"));
+			output_line(output, "%-10s %s", text_line(arena, value->object.members[i].name), text_line(arena, value_text(arena, value->object.members[i].value)));
+	output_line(output, "quote      %s", json_get_text(fact, "quote") == NULL ? "-" : text_line(arena, json_get_text(fact, "quote")));
 	output_line(output, "grounding  %s, bytes %s, code points %s, UTF-16 %s", json_get_text(grounding, "grade") == NULL ? "-" : json_get_text(grounding, "grade"),
 		    range_text(arena, json_get(grounding, "bytes")), range_text(arena, json_get(grounding, "codePoints")), range_text(arena, json_get(grounding, "utf16")));
 	for (size_t i = 0; i < json_count(checks); i++) {
 		const struct json *check = json_at(checks, i);
-		const char *detail = json_get_text(check, "detail");
+		const char *detail = text_line(arena, json_get_text(check, "detail"));
 		output_line(output, "check      %s %s%s%s", json_get_text(check, "name"), json_get_text(check, "result"), detail == NULL ? "" : ": ", detail == NULL ? "" : detail);
 	}
 	output_line(output, "document   %s", json_get_text(fact, "document") == NULL ? "-" : json_get_text(fact, "document"));

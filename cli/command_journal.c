@@ -142,6 +142,21 @@ static int add_entries_of_daemon(struct command *command, struct verify_journal 
 
 /* --- from a file, from a data folder ------------------------------------------------------------------------------ */
 
+/* Each of its lines would be an error of its own, and none would say what is wrong. */
+static int refuse_database(struct command *command, const char *path)
+{
+	static const char magic[] = "SQLite format 3"; /* with its NUL */
+	char head[sizeof magic] = {0};
+	FILE *file = strcmp(path, "-") == 0 ? NULL : fopen(path, "re");
+	size_t len = file != NULL ? fread(head, 1, sizeof head, file) : 0;
+	if (file != NULL)
+		fclose(file);
+	if (len < sizeof head || memcmp(head, magic, sizeof head) != 0)
+		return STATUS_OK;
+	return command_fail(command, STATUS_MALFORMED, arena_printf(&command->arena, "a data folder: reprise journal verify --data DIR; a backup is checked whole by: reprise journal restore %s --data NEW-FOLDER --new-log", path),
+			    "%s is a database, not entries as `reprise journal export` prints them", path);
+}
+
 static int add_entries_of_file(struct command *command, const char *path, struct verify_journal *journal)
 {
 	struct bytes bytes;
@@ -232,7 +247,7 @@ int command_journal_verify(struct command *command)
 		return status;
 	verify_report_init(&report);
 	if (path != NULL) {
-		if ((status = need_log_key(command, &trust)) == STATUS_OK) {
+		if ((status = refuse_database(command, path)) == STATUS_OK && (status = need_log_key(command, &trust)) == STATUS_OK) {
 			verify_journal_begin(&journal, &trust.log_key, notes.items, notes.count, &report);
 			status = add_entries_of_file(command, path, &journal);
 			verify_journal_end(&journal);
@@ -286,19 +301,31 @@ int command_journal_export(struct command *command)
 	return status;
 }
 
-static void print_members(struct command *command, const struct json *object, const char *before)
+/* How wide the names are that print_members() prints: each with those of the objects around it. */
+static size_t members_width(const struct json *object)
+{
+	size_t wide = 0;
+	for (size_t i = 0; json_is(object, JSON_OBJECT) && i < object->object.count; i++) {
+		const struct json *value = object->object.members[i].value;
+		size_t width = strlen(object->object.members[i].name) + (json_is(value, JSON_OBJECT) ? 1 + members_width(value) : 0);
+		wide = width > wide ? width : wide;
+	}
+	return wide;
+}
+
+static void print_members(struct command *command, const struct json *object, const char *before, size_t wide)
 {
 	for (size_t i = 0; json_is(object, JSON_OBJECT) && i < object->object.count; i++) {
 		const struct json_member *member = &object->object.members[i];
 		const char *name = arena_printf(&command->arena, "%s%s", before, member->name);
 		if (json_is(member->value, JSON_OBJECT)) {
-			print_members(command, member->value, arena_printf(&command->arena, "%s.", name));
+			print_members(command, member->value, arena_printf(&command->arena, "%s.", name), wide);
 			continue;
 		}
 		size_t len = strlen(member->name);
 		const char *size = len >= 5 && strcasecmp(member->name + len - 5, "bytes") == 0 && json_is(member->value, JSON_NUMBER)
 					   ? arena_printf(&command->arena, "  (%s)", text_size(&command->arena, member->value->number)) : "";
-		output_line(&command->output, "%-24s %s%s", name, value_text(&command->arena, member->value), size);
+		output_line(&command->output, "%-*s  %s%s", (int)wide, name, value_text(&command->arena, member->value), size);
 	}
 }
 
@@ -309,7 +336,7 @@ int command_journal_stats(struct command *command)
 	if (status != STATUS_OK)
 		return status;
 	if (command->output.format == FORMAT_TEXT || command->output.format == FORMAT_IDS)
-		print_members(command, answer, "");
+		print_members(command, answer, "", members_width(answer));
 	else
 		output_json(&command->output, answer);
 	return STATUS_OK;

@@ -62,10 +62,10 @@ int command_retry(struct command *command)
 		if (status == STATUS_OK)
 			continue;
 		runs[i] = NULL; /* one that cannot be gone on with does not hold up the others */
-		worst = status;
+		worst = status > worst ? status : worst;
 	}
 	for (size_t i = 0; i < count; i++)
 		if (runs[i] != NULL && (status = show_outcome(command, ids[i], runs[i], timeout_ms)) != STATUS_OK)
-			worst = status;
+			worst = status > worst ? status : worst;
 	return worst;
 }

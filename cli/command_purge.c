@@ -69,7 +69,13 @@ int command_document_erase(struct command *command)
 	json_set_text(&command->arena, body, "content", digest);
 	json_set_text(&command->arena, body, "reason", reason);
 	status = command_post(command, "/v1/journal/purge", body, &answer);
-	return status == STATUS_OK ? print_result(command, answer, "erased") : status;
+	if (status == STATUS_OK && command->output.format == FORMAT_TEXT)
+		output_line(&command->output, "%s  erased, %.0f stored cop%s", digest, json_get_number(answer, "values", 0), json_get_number(answer, "values", 0) == 1 ? "y" : "ies");
+	else if (status == STATUS_OK && command->output.format == FORMAT_IDS)
+		output_line(&command->output, "%s", digest);
+	else if (status == STATUS_OK)
+		output_json(&command->output, answer);
+	return status;
 }
 
 int command_journal_compact(struct command *command)

@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 
-/* "on com.example.paid", "on all of com.example.paid, com.example.packed", "on any of *": the types of a strategy's filters, "*" for a filter
+/* "on com.example.paid", "on all of com.example.paid, com.example.packed", "on any of * until com.example.done": the types of a strategy's filters, "*" for a filter
  * without one. */
 static const char *events_text(struct arena *arena, const struct json *strategy)
 {
@@ -14,7 +14,9 @@ static const char *events_text(struct arena *arena, const struct json *strategy)
 		const char *type = json_get_text(json_get(one != NULL ? one : json_at(filters, i), "with"), "type");
 		text = arena_printf(arena, "%s%s%s", text, i == 0 ? "" : ", ", type != NULL ? type : "*");
 	}
-	return arena_printf(arena, "on %s%s", one != NULL ? "" : all != NULL ? "all of " : "any of ", count == 0 ? "*" : text);
+	const struct json *until = json_get(strategy, "until");
+	const char *end = until == NULL ? "" : json_is(until, JSON_STRING) ? until->string.text : events_text(arena, until) + strlen("on ");
+	return arena_printf(arena, "on %s%s%s%s", one != NULL ? "" : all != NULL ? "all of " : "any of ", count == 0 ? "*" : text, until != NULL ? " until " : "", end);
 }
 
 /* "every 1h 30m", "cron 0 9 * * mon-fri", "after PT5M", "on com.example.paid". */

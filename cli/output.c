@@ -127,6 +127,18 @@ static char *cut_to_width(struct arena *arena, struct bytes text, size_t width)
 	return arena_printf(arena, "%.*s…", (int)i, (const char *)text.data);
 }
 
+char *text_line(struct arena *arena, const char *text)
+{
+	struct buffer escaped;
+	if (text == NULL)
+		return NULL;
+	buffer_init(&escaped, LINE_MAX_BYTES);
+	text_escape(&escaped, bytes_text(text), false);
+	char *result = arena_text(arena, buffer_text(&escaped));
+	buffer_close(&escaped);
+	return result;
+}
+
 char *text_shorten(struct arena *arena, const char *text, size_t width)
 {
 	/* A line break inside a quote is no attack and reads best as a space. */

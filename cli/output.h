@@ -37,6 +37,8 @@ bool code_point_hostile(uint32_t code_point);
 void text_escape(struct buffer *out, struct bytes text, bool keep_lines);
 /* Columns that escaped text takes. */
 size_t text_width(struct bytes text);
+/* Escaped and whole, on one line: a line break in somebody's text could be taken for a line of ours. NULL for NULL. */
+char *text_line(struct arena *arena, const char *text);
 /* Escaped, on one line, cut to `width` columns with an ellipsis. */
 char *text_shorten(struct arena *arena, const char *text, size_t width);
 

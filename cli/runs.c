@@ -185,7 +185,8 @@ void run_print_error(struct command *command, const struct json *run)
 	const struct json *error = json_get(run, "error");
 	if (!json_is(error, JSON_OBJECT))
 		return;
-	const char *type = json_get_text(error, "type"), *title = json_get_text(error, "title"), *detail = json_get_text(error, "detail");
+	struct arena *arena = &command->arena;
+	const char *type = text_line(arena, json_get_text(error, "type")), *title = text_line(arena, json_get_text(error, "title")), *detail = text_line(arena, json_get_text(error, "detail"));
 	const char *instance = json_get_text(error, "instance"), *class = json_get_text(error, "class");
 	const char *slash = type == NULL ? NULL : strrchr(type, '/');
 	output_note(&command->output, "run %s %s: %s%s%s%s%s%s%s", json_get_text(run, "id"), json_get_text(run, "status"),
@@ -235,7 +236,7 @@ void run_print(struct command *command, const struct json *run)
 	output_line(output, "%s", "");
 	/* Whether it was killed is in the same member; a text of the user's own is what it was ended for. */
 	if (json_get_text(run, "reason") != NULL)
-		output_line(output, "reason    %s", json_get_text(run, "reason"));
+		output_line(output, "reason    %s", text_line(arena, json_get_text(run, "reason")));
 	if (json_get_text(run, "createdAt") != NULL)
 		output_line(output, "created   %s%s%s", output_time(output, arena, json_get_text(run, "createdAt")), wall != NULL ? run_ended(run) ? ", took " : ", for " : "",
 			    wall != NULL ? wall : "");
@@ -248,7 +249,7 @@ void run_print(struct command *command, const struct json *run)
 		output_line(output, "          %s  %s  %s", json_get_text(json_at(children, i), "id"), json_get_text(json_at(children, i), "status"), json_get_text(json_at(children, i), "step"));
 	const struct json *labels = json_get(run, "labels");
 	for (size_t i = 0; json_is(labels, JSON_OBJECT) && i < json_count(labels); i++)
-		output_line(output, "label     %s=%s", labels->object.members[i].name, value_text(arena, labels->object.members[i].value));
+		output_line(output, "label     %s=%s", text_line(arena, labels->object.members[i].name), text_line(arena, value_text(arena, labels->object.members[i].value)));
 	const struct json *overhead = json_get(run, "overhead");
 	if (run_has_overhead(run))
 		output_line(output, "overhead  %s outside the activities (%s in them, %s waiting)", text_milliseconds(arena, json_get_number(overhead, "overheadMs", 0)),

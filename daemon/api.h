@@ -85,6 +85,7 @@ struct json *api_body_object(struct request *request, const char *names);
 /* Of runs. false: answered. */
 bool api_check_id(struct request *request, const char *id);
 bool api_read_include(struct request *request, unsigned *include);
+enum { REASON_MAX = 1000 /* bytes of a text that says why; it is kept in the journal */ };
 bool api_read_reason(struct request *request, const char **reason); /* the only member of the body; NULL: none */
 /* Answers with the run's document, when the run has ended or the time is up; at once when it is not under way. */
 void api_wait_for_run(struct daemon *daemon, struct request *request, const char *id, int64_t wait_ms, unsigned include, unsigned status);

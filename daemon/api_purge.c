@@ -7,8 +7,6 @@
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 
-enum { REASON_MAX = 1000 /* bytes */ };
-
 struct purging {
 	struct daemon *daemon;
 	struct request *request;

@@ -1053,6 +1053,10 @@ bool api_read_reason(struct request *request, const char **text)
 		api_invalid(request, "reason: expected a text, found %s", json_type_name(reason->type));
 		return false;
 	}
+	if (json_is(reason, JSON_STRING) && reason->string.len > REASON_MAX) {
+		api_invalid(request, "reason: %zu bytes are over the limit of %d (REASON_MAX)", reason->string.len, REASON_MAX);
+		return false;
+	}
 	*text = json_get_text(body, "reason");
 	return body != NULL;
 }

@@ -52,20 +52,15 @@ static void on_controlled(struct schedule_control *control)
 
 static void control(struct daemon *daemon, struct request *request, const char *id, enum schedule_verb verb)
 {
-	struct json *body = api_body_object(request, verb == SCHEDULE_PAUSE ? "reason" : "");
 	struct controlling *own = arena_zero(&request->arena, sizeof *own);
-	const struct json *reason = body != NULL ? json_get(body, "reason") : NULL;
+	const char *reason = NULL;
 	struct error error = {0};
 
-	if (body == NULL)
+	if (verb == SCHEDULE_PAUSE ? !api_read_reason(request, &reason) : api_body_object(request, "") == NULL)
 		return;
-	if (reason != NULL && !json_is(reason, JSON_STRING)) {
-		api_invalid(request, "reason: expected a text, found %s", json_type_name(reason->type));
-		return;
-	}
 	*own = (struct controlling){
 		.daemon = daemon, .request = request,
-		.control = {.id = id, .reason = reason != NULL ? reason->string.text : NULL, .verb = verb, .on_done = on_controlled, .owner = own},
+		.control = {.id = id, .reason = reason, .verb = verb, .on_done = on_controlled, .owner = own},
 	};
 	if (schedules_control(&daemon->schedules, &own->control, &error) != 0)
 		api_fail(request, &error);

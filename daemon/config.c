@@ -890,6 +890,17 @@ static void read_types(struct reading *r, const struct json *value, void *target
 	*types = value;
 }
 
+/* What curl, the connection and the delivery itself say in a request. */
+static bool is_own_header(const char *name)
+{
+	static const char *const ours[] = {"Content-Length", "Transfer-Encoding", "Connection", "Expect", "Upgrade", "Host", "Idempotency-Key"};
+
+	for (size_t i = 0; i < COUNT_OF(ours); i++)
+		if (strcasecmp(name, ours[i]) == 0)
+			return true;
+	return false;
+}
+
 static void read_sink_headers(struct reading *r, const struct json *value, void *target)
 {
 	const struct json **headers = target;
@@ -905,7 +916,12 @@ static void read_sink_headers(struct reading *r, const struct json *value, void 
 			read_secret_name(r, value->object.members[i].value, &text);
 		else
 			read_text(r, value->object.members[i].value, &text);
-		if (strcasecmp(value->object.members[i].name, "Content-Type") == 0)
+		const char *name = value->object.members[i].name;
+		if (name[0] == '\0' || name[strspn(name, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] != '\0')
+			complain(r, true, "letters, digits and - do", "a header's name holds no blank, colon or control character");
+		if (is_own_header(name))
+			complain(r, true, NULL, "the delivery says this itself");
+		if (strcasecmp(name, "Content-Type") == 0)
 			complain(r, true, NULL, "the content type of an event is its own");
 		if (text && strpbrk(text, "\r\n"))
 			complain(r, false, NULL, "a header is one line");

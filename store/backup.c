@@ -162,7 +162,7 @@ static int copy_pages(struct store *store, struct store_backup *request, struct 
 	}
 	sqlite3_backup_finish(backup);
 	if (error->code == ERR_NONE && rc != SQLITE_DONE)
-		connection_fail(to, rc, "copy", error);
+		connection_fail(to, rc, (rc & 0xff) == SQLITE_FULL ? "no room for the copy: make some, or choose another folder" : "copy", error);
 	return error->code;
 }
 
@@ -258,7 +258,7 @@ static void run_backup(void *arg)
 	}
 	file = open(partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (file < 0) {
-		fail_system("make", partial, error);
+		fail_system(errno == ENOENT ? "the folder has to be there, and reached by the daemon: make" : "make", partial, error);
 		goto out;
 	}
 	if (FAIL_POINT_FAILS(BACKUP_BEGUN, error) || copy_journal(store, request, partial, file, error) != 0 || mark_copy(partial, error) != 0 ||

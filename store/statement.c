@@ -132,7 +132,10 @@ int connection_open_on(struct connection *connection, const char *layer, const c
 	sqlite3_db_config(connection->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 	sqlite3_snprintf(sizeof(cache), cache, "PRAGMA cache_size=-%d", STORE_CACHE_KIB);
 	if (connection_exec(connection, cache, error) != 0) {
+		bool is_foreign = sqlite3_errcode(connection->db) == SQLITE_NOTADB;
 		connection_close(connection);
+		if (is_foreign)
+			return error_set(error, ERR_CORRUPT, "%s is no database, or damaged in its first bytes: a backup can take its place (reprise journal restore)", path);
 		return error_wrap(error, "open %s", path);
 	}
 	return 0;

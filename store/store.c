@@ -68,7 +68,7 @@ int folder_lock(const char *data_dir, int *lock_file, struct error *error)
 			return error_set(error, ERR_IO, "lock %s: %s", path, strerror(errno));
 		len = pread(*lock_file, text, sizeof(text) - 1, 0);
 		text[len > 0 ? strspn(text, "0123456789") : 0] = '\0';
-		return error_set(error, ERR_BUSY, "another reprised (pid %s) holds %s", text[0] ? text : "unknown", path);
+		return error_set(error, ERR_BUSY, "another reprised (pid %s) holds %s: stop it, or choose another folder with --data", text[0] ? text : "unknown", path);
 	}
 	size = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
 	if (ftruncate(*lock_file, 0) != 0 || pwrite(*lock_file, text, (size_t)size, 0) != size)

@@ -39,6 +39,8 @@ static int check_run(struct connection *connection, const struct entry *entries,
 		known = error->code == ERR_NONE;
 		if (error->code == ERR_NOT_FOUND && creates)
 			*error = (struct error){0};
+		else if (error->code == ERR_NOT_FOUND)
+			retention_table_explain_run(connection, run_id, error); /* purged while it was decided */
 	}
 	if (known && creates)
 		return error_set(error, ERR_EXISTS, "run %s exists already", run_id);

@@ -130,7 +130,7 @@ await test('a copy that is behind: kept to be read, and another log begins that 
 	await daemon.post('/v1/log/checkpoint', {}, 200);
 	const held = cli('journal', 'restore', path, '--data', daemon.data, '--yes');
 	equal(held.code, 1, 'a daemon holds the folder');
-	match(held.stderr, /another reprised \(pid \d+\) holds/, 'which one');
+	match(held.stderr, /another reprised \(pid \d+\) holds .*: stop it, or choose another folder/, 'which one');
 	const origin = JSON.parse((await daemon.journal())[0]).log;
 	await daemon.stop();
 	const present = cli('journal', 'restore', path, '--data', daemon.data);
@@ -163,13 +163,17 @@ await test('a damaged copy, one that is none, and one of a newer schema are refu
 	await daemon.post('/v1/runs', setOf('one'), 201);
 	await daemon.ended('one');
 	equal(daemon.cli('journal', 'backup', path).code, 0, 'backup');
+	match(daemon.cli('journal', 'backup', join(daemon.data, 'no/such/folder/copy.db')).stderr, /the folder has to be there.*No such file/, 'a folder that is not there');
+	const entries = cli('journal', 'verify', path);
+	equal([entries.code, entries.stderr.trim().split('\n').length], [25, 2], `a database is no file of entries (${entries.stderr})`);
+	match(entries.stderr, /is a database, not entries.*\n.*journal restore .* --new-log/, 'and what to do with it');
 	await daemon.stop();
 	const good = readFileSync(path), restore = file => cli('journal', 'restore', file, '--data', data, '--original-is-gone');
 	const cases = [
 		[() => copyFileSync(path, bad) ?? sqlite(bad, 'DROP TRIGGER entry_update; UPDATE entry SET bytes = CAST(replace(CAST(bytes AS TEXT), \'completed\', \'completeD\') AS BLOB) WHERE seq = (SELECT max(seq) FROM entry WHERE instr(CAST(bytes AS TEXT), \'completed\') > 0)'), 23, /journal-entry|journal-changed/],
 		[() => copyFileSync(path, bad) ?? sqlite(bad, 'DROP TRIGGER journal_delete; DROP TRIGGER entry_delete; PRAGMA foreign_keys=0; DELETE FROM entry WHERE seq > 3; DELETE FROM journal WHERE seq > 3'), 23, /journal-rolled-back|journal-changed/],
 		[() => writeFileSync(bad, good.subarray(0, good.length >> 1)), 23, /malformed|journal|corrupt/i],
-		[() => writeFileSync(bad, 'no database at all, and not by far. '.repeat(40)), 23, /not a database/],
+		[() => writeFileSync(bad, 'no database at all, and not by far. '.repeat(40)), 23, /is no database, or damaged/],
 		[() => copyFileSync(path, bad) ?? sqlite(bad, 'PRAGMA user_version=999'), 1, /schema version 999.*versions up to \d+.*newer reprised/],
 	];
 	for (const [damage, code, pattern] of cases) {

@@ -76,6 +76,23 @@ await test('what has ended cannot be paused or resumed, what never was is not fo
 	await daemon.stop();
 });
 
+await test('a reason has a limit, stays on its line, and what it holds is shown escaped', async () => {
+	const daemon = await fresh();
+	await start(daemon, 'told', rest);
+	for (const verb of ['pause', 'resume', 'cancel', 'kill', 'retry'])
+		match((await daemon.post(`/v1/runs/told/${verb}`, { reason: 'x'.repeat(1001) }, 400)).detail, /1001 bytes are over the limit of 1000 \(REASON_MAX\)/, verb);
+	equal((await daemon.get('/v1/runs/told')).status, 'waiting', 'nothing was done');
+	await daemon.post('/v1/runs/told/pause', { reason: 'x'.repeat(1000) }, 200);
+	await daemon.post('/v1/runs/told/resume', {}, 200);
+	equal(daemon.cli('pause', 'told', '--reason', 'as asked\nstatus    completed\u001b[31m').code, 0, 'pause');
+	match(daemon.cli('show', 'told').stdout, /^reason    as asked\\u\{A\}status    completed\\u\{1B\}\[31m$/m, 'show');
+	match(daemon.cli('list', '--status', 'suspended').stdout, /as asked status completed\\u\{1B\}\[31m$/m, 'list');
+	equal(daemon.cli('cancel', 'told', '--yes').code, 0, 'cancel');
+	equal(daemon.cli('purge', 'told', '--yes', '--reason', 'gone\nreprise: all is well').code, 0, 'purge');
+	match(daemon.cli('show', 'told').stderr, /because: gone\\u\{A\}reprise: all is well\n$/, 'an error is one line');
+	await daemon.stop();
+});
+
 await test('timers that come due and events wait while a run is suspended', async () => {
 	const daemon = await fresh();
 	await start(daemon, 'timer', [{ w: { wait: { milliseconds: 400 } } }]);

@@ -33,6 +33,14 @@ await test('all is well with the daemon up and down, and each line says what it 
 	equal([down.of('daemon').status, down.of('daemon').detail, down.of('journal').status, down.of('ready')], ['ok', 'not running on this folder', 'ok', undefined], 'down');
 	const text = cli('doctor', '--data', daemon.data, '--socket', daemon.socket);
 	match(text.stdout, /^ok +data folder +\//m, 'text');
+	const lined = (text, name) => text.split('\n').find(line => line.includes(name));
+	await daemon.start();
+	const table = cli('doctor', '--data', daemon.data, '--socket', daemon.socket).stdout, begins = lined(table, 'data folder').indexOf('/');
+	equal([lined(table, 'runtime there').indexOf('http'), lined(table, 'runtime gone').indexOf('GET'), table.split('\n').filter(line => line.includes('→')).every(line => line.indexOf('→') === begins)],
+		[begins, begins, true], `the details line up:\n${table}`);
+	const stats = cli('journal', 'stats', '--socket', daemon.socket).stdout.trim().split('\n').map(line => line.search(/(?<=  )[^ ]/));
+	equal([stats.length > 40, new Set(stats).size], [true, 1], 'so do those of journal stats');
+	await daemon.stop();
 	await sim.stop();
 });
 

@@ -120,9 +120,24 @@ await test('reprise retry takes ids from standard input, goes on past those that
 	result = await cli(['retry', '-', '--wait', '-o', 'ids', '--reason', 'again'], 'r1\nr2\n');
 	equal([result.code, result.stdout], [0, 'r1\nr2\n'], result.stderr);
 	equal((await cli(['retry', 'once'])).code, 5, 'a conflict');
+	equal([(await cli(['retry', 'never', 'once'])).code, (await cli(['retry', 'once', 'never'])).code], [5, 5], 'the worst outcome, in whatever order');
 	result = await cli(['events', 'r1', '-f']);
 	equal([result.code, result.stdout.trim().split('\n').length > 8], [0, true], `follows past the faults: ${result.stdout}`);
 	match(result.stdout, /run.completed/, 'to the end');
+});
+
+await test('a run that is purged while retries of it are decided is gone, not unknown', async () => {
+	const failing = [{ r: { raise: { error: { type: 'https://serverlessworkflow.io/spec/1.0.0/errors/runtime', status: 500 } } } }], seen = new Map();
+	for (let i = 0; i < 40; i++) {
+		const id = `purged-${i}`;
+		await submit(id, failing);
+		await daemon.ended(id);
+		const answers = await Promise.all(Array.from({ length: 24 }, (_, n) => n % 3 === 2 ? daemon.ask('POST', '/v1/journal/purge', { runs: [id], reason: 'tests' }) : daemon.ask('POST', `/v1/runs/${id}/retry`, {})));
+		for (const { status } of answers)
+			seen.set(status, (seen.get(status) ?? 0) + 1);
+	}
+	check((seen.get(410) ?? 0) > 40 && (seen.get(200) ?? 0) > 0, () => `too little came to pass: ${JSON.stringify([...seen])}`);
+	equal([...seen.keys()].filter(status => ![200, 409, 410].includes(status)), [], `statuses ${JSON.stringify([...seen])}`);
 });
 
 await test('a child that is retried stands alone: its parent has ended, and a restart does not cancel it', async () => {

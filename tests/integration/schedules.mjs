@@ -136,6 +136,11 @@ await test('operators list, show, pause, resume and trigger; what came due meanw
 	await until('it ticks', async () => (await daemon.get('/v1/schedules/tests.beat')).runs >= 1);
 	match(daemon.cli('schedule', 'list').stdout, /tests\.beat +active +every PT1S/, 'list');
 	equal(daemon.cli('schedule', 'list', '-o', 'ids').stdout, 'tests.beat\n', 'ids');
+	await daemon.post('/v1/definitions', scheduled('heap', { on: { any: [{ with: { type: 'item' } }], until: '${ length > 2 }' } }), 201);
+	await daemon.post('/v1/definitions', scheduled('heap2', { on: { any: [], until: { one: { with: { type: 'done' } } } } }), 201);
+	match(daemon.cli('schedule', 'show', 'tests.heap').stdout, /^when +on any of item until \$\{ length > 2 \}$/m, 'an expression that ends it');
+	match(daemon.cli('schedule', 'show', 'tests.heap2').stdout, /^when +on any of \* until done$/m, 'an event that ends it');
+	match((await daemon.post('/v1/schedules/tests.beat/pause', { reason: 'x'.repeat(1001) }, 400)).detail, /REASON_MAX/, 'a reason over its limit');
 	const paused = daemon.cli('schedule', 'pause', 'tests.beat', '--reason', 'moving house');
 	equal(paused.code, 0, `pause (${paused.stderr})`);
 	match(paused.stdout, /status +paused/, 'pause');

@@ -143,6 +143,17 @@ START_TEST(width_counts_columns)
 }
 END_TEST
 
+/* Somebody's text stays on its line, whole, so that it cannot pass for a line of ours. */
+START_TEST(a_text_stays_on_its_line)
+{
+	struct arena arena;
+	arena_init(&arena);
+	ck_assert_str_eq(text_line(&arena, "as  asked\nstatus\tcompleted\033[31m"), "as  asked\\u{A}status\\u{9}completed\\u{1B}[31m");
+	ck_assert_ptr_null(text_line(&arena, NULL));
+	arena_close(&arena);
+}
+END_TEST
+
 /* A text that is too wide ends in an ellipsis within its columns; line breaks become spaces; no character is cut. */
 START_TEST(shortened_texts_fit)
 {
@@ -206,4 +217,4 @@ START_TEST(times_to_come_are_told_apart)
 }
 END_TEST
 
-RUN_SUITE("cli-output", times_to_come_are_told_apart, tables_fit_the_terminal, hostile_text_is_escaped, line_breaks_stay_where_they_may, no_code_point_slips_through, width_counts_columns, shortened_texts_fit, csv_cells_are_inert)
+RUN_SUITE("cli-output", times_to_come_are_told_apart, tables_fit_the_terminal, hostile_text_is_escaped, line_breaks_stay_where_they_may, no_code_point_slips_through, width_counts_columns, a_text_stays_on_its_line, shortened_texts_fit, csv_cells_are_inert)
