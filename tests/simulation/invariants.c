@@ -513,6 +513,35 @@ static void check_let_go(struct world *world, struct run_model *run)
 
 /* --- ended runs --------------------------------------------------------------------------------------------------- */
 
+/* {"journal": seed, "run", "definition", "entries": [{"entry", "values": [text, …]}, …]}, the values in the order of their places. */
+static void keep_run(struct world *world, const struct run_model *run, const struct entry *entries, size_t count)
+{
+	struct arena arena;
+
+	if (count > KEPT_ENTRIES_MAX || world->kept == KEPT_RUNS)
+		return;
+	arena_init(&arena);
+	struct json *line = json_object(&arena), *list = json_array(&arena);
+	json_set_number(&arena, line, "journal", (double)world->seed);
+	json_set_text(&arena, line, "run", run->id);
+	json_set(&arena, line, "definition", (struct json *)run->definition->document);
+	for (size_t i = 0; i < count; i++) {
+		struct json *one = json_object(&arena), *values = json_array(&arena);
+		json_set(&arena, one, "entry", json_parse(&arena, world->journal.entries[run->seqs[i]].bytes, JSON_STORED, NULL, NULL));
+		for (size_t k = 0; k < entries[i].value_count; k++)
+			json_add(&arena, values, json_text_len(&arena, (const char *)entries[i].values[k].bytes.data, entries[i].values[k].bytes.len));
+		json_set(&arena, one, "values", values);
+		json_add(&arena, list, one);
+	}
+	json_set(&arena, line, "entries", list);
+	struct bytes text = json_print_arena(line, &arena);
+	if (text.len <= KEPT_BYTES_MAX) {
+		fprintf(world->options.keep, "%s\n", (const char *)text.data);
+		world->kept++;
+	}
+	arena_close(&arena);
+}
+
 void check_ended_run(struct world *world, struct run_model *run)
 {
 	struct arena arena;
@@ -543,6 +572,8 @@ void check_ended_run(struct world *world, struct run_model *run)
 			broken(world, run, "the run document says that %s is %s", json_get_text(json_at(tasks, i), "step"), status);
 	}
 	oracle_check(world, run, &arena, entries, count);
+	if (world->options.keep)
+		keep_run(world, run, entries, count);
 	check_children(world, run, entries, count);
 	check_let_go(world, run);
 	if (run->ended_by == ENTRY_RUN_COMPLETED) {

@@ -10,12 +10,13 @@
 
 static _Noreturn void usage(void)
 {
-	fprintf(stderr, "reprised-simulate --seed N [--seeds COUNT] [--runs K] [--verbose] [--lose-batch N]\n"
+	fprintf(stderr, "reprised-simulate --seed N [--seeds COUNT] [--runs K] [--verbose] [--lose-batch N] [--keep FILE]\n"
 			"  --seed N        the first seed\n"
 			"  --seeds COUNT   run N, N+1 … (1)\n"
 			"  --runs K        runs in each (as the seed says)\n"
 			"  --verbose       more figures\n"
-			"  --lose-batch N  acknowledge the N-th commit and forget it: the checks must notice\n");
+			"  --lose-batch N  acknowledge the N-th commit and forget it: the checks must notice\n"
+			"  --keep FILE     write each run that ended, with all that its replay needs, as a line of JSON (tests/journals)\n");
 	exit(2);
 }
 
@@ -45,6 +46,9 @@ int main(int argc, char **argv)
 			options.runs = (unsigned)number(argv[++i]);
 		} else if (strcmp(argv[i], "--lose-batch") == 0) {
 			options.lose_batch = (unsigned)number(argv[++i]);
+		} else if (strcmp(argv[i], "--keep") == 0) {
+			if (!argv[++i] || (options.keep = fopen(argv[i], "we")) == NULL)
+				usage();
 		} else if (strcmp(argv[i], "--verbose") == 0) {
 			options.verbose = true;
 		} else {
@@ -56,6 +60,10 @@ int main(int argc, char **argv)
 	log_init(LOG_ERROR, 0);
 	for (uint64_t i = 0; i < seeds; i++)
 		world_run(seed + i, &options);
+	if (options.keep && fclose(options.keep) != 0) {
+		perror("--keep");
+		return 1;
+	}
 	uint64_t evaluated = expressions_close();
 	if (seeds >= 20 && evaluated == 0) {
 		fprintf(stderr, "%" PRIu64 " seeds, and jq had nothing to evaluate\n", seeds);

@@ -20,6 +20,8 @@ enum {
 	WORLD_EVENTS_MAX = 3000000, /* of one seed: more, and it will never come to rest */
 	WORLD_DEFINITIONS = 4, /* the last one is what the others run as a child */
 	STEP_SLOTS = 1024,
+	KEPT_ENTRIES_MAX = 80, KEPT_BYTES_MAX = 32 << 10, /* of a run that --keep writes, */
+	KEPT_RUNS = 2, /* … the first so many of each seed */
 	ENDED_MIN = 3, ENTRIES_MIN = 40, /* work that each seed has to do */
 };
 
@@ -155,6 +157,7 @@ struct sent {
 struct options {
 	unsigned runs; /* 0: as the seed says */
 	unsigned lose_batch; /* acknowledge the n-th commit (or the first one behind it that is acknowledged at all) and forget it, which no disk may do: the checks have to see it. 0: never */
+	FILE *keep; /* runs that ended go there, see keep_run(); NULL: nowhere */
 	bool verbose;
 };
 
@@ -185,6 +188,7 @@ struct world {
 	size_t fact_slots, fact_count;
 	struct arena arena;
 	struct counters counters;
+	unsigned kept; /* runs */
 	struct list clients;
 	struct sent *sent; /* in order */
 	size_t sent_count, sent_cap;
