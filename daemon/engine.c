@@ -1345,7 +1345,8 @@ static void give_verdict(struct run *run, enum entry_kind kind, const char *reas
 		json_set_boolean(&verdict->arena, verdict->entry.data, "quarantined", true);
 	if (reason)
 		entry_add_value(&verdict->arena, &verdict->entry, "reason", json_print_arena(json_text(&verdict->arena, reason), &verdict->arena));
-	verdict->append = (struct store_append){.entries = &verdict->entry, .entry_count = 1, .urgent = true, .on_done = on_verdict, .owner = run};
+	verdict->append = (struct store_append){.entries = &verdict->entry, .entry_count = 1, .urgent = true, .snapshot_run = run->id, .forget_snapshot = control != NULL,
+						.on_done = on_verdict, .owner = run};
 	append_verdict(run);
 }
 

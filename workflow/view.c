@@ -664,6 +664,14 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 		v->ended_ms = entry->time_ms;
 		v->record = value_of(v, entry->data, "record");
 		struct json *reason = value_of(v, entry->data, "reason");
+		/* Of a run that is ended in quarantine nobody could say what was under way. */
+		for (size_t i = 0; v->status == RUN_CANCELLED && i < json_count(v->tasks); i++) {
+			struct json *task = (struct json *)json_at(v->tasks, i);
+			if (json_get(task, "endSeq"))
+				continue;
+			json_set_text(v->arena, task, "status", "cancelled");
+			json_set_number(v->arena, task, "endSeq", (double)entry->seq);
+		}
 		if (entry->kind == ENTRY_RUN_KILLED)
 			json_set_text(v->arena, v->run, "reason", "killed");
 		else if (reason)

@@ -33,6 +33,7 @@ struct fixture {
 	enum error_code refusal; /* what becomes of commits */
 	struct activity *started; /* the last one */
 	unsigned cancelled;
+	bool forgets; /* the last commit takes the run's snapshot away */
 };
 
 static uint64_t now_us(void *arg)
@@ -82,6 +83,7 @@ static void commit(struct fixture *f)
 				kept->values[k].bytes = arena_bytes(&f->arena, entry->values[k].bytes);
 		}
 		append->error = (struct error){0};
+		f->forgets = append->forget_snapshot;
 		append->on_done(append);
 	}
 }
@@ -441,6 +443,7 @@ START_TEST(quarantine)
 	engine_set_aside(f.engine, "r");
 	ck_assert_int_eq(control(&f, CONTROL_KILL), ERR_NONE);
 	ck_assert(f.entries[f.entry_count - 1].kind == ENTRY_RUN_KILLED);
+	ck_assert(f.forgets);
 	ck_assert(!engine_run_is_open(f.engine, "r"));
 	fixture_close(&f);
 }

@@ -280,6 +280,22 @@ START_TEST(other_ends)
 	ck_assert_str_eq(json_get_text(run, "status"), "cancelled");
 	ck_assert_str_eq(json_get_text(run, "reason"), "killed");
 	fixture_close(&f);
+
+	/* In quarantine nobody could say what was under way: it ends with the run. */
+	fixture_open(&f, "[{\"c\":{" CALL "}}]");
+	fixture_submit(&f, "{}");
+	for (size_t i = 0; i < 2; i++) {
+		struct entry *entry = &f.entries[f.count++];
+		*entry = (struct entry){.kind = i == 0 ? ENTRY_RUN_SUSPENDED : ENTRY_RUN_CANCELLED, .seq = f.seq++, .time_ms = f.wall_ms, .data = json_object(&f.arena)};
+		json_set_text(&f.arena, entry->data, "runId", json_get_text(f.entries[0].data, "runId"));
+		if (i == 0)
+			json_set_boolean(&f.arena, entry->data, "quarantined", true);
+		run = view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_ALL);
+		ck_assert_str_eq(json_get_text(json_at(json_get(run, "tasks"), 0), "status"), i == 0 ? "running" : "cancelled");
+	}
+	ck_assert(json_get_number(json_at(json_get(run, "tasks"), 0), "endSeq", 0) == (double)f.entries[f.count - 1].seq);
+	ck_assert_ptr_null(json_get(run, "quarantined"));
+	fixture_close(&f);
 }
 END_TEST
 
