@@ -677,12 +677,17 @@ bool state_only_waits(const struct state *state)
 }
 
 /* A decision stopped at its limit, and what it left is to be continued at once, whatever else was decided in between. */
-static bool goes_on(const struct instance *instance)
+static bool goes_on(const struct state *state, const struct instance *instance)
 {
 	const struct task *task = instance->task;
 
 	if (instance->phase != INSTANCE_STARTED)
 		return false;
+	if (instance->is_body) { /* no entry ends it: in a draft it is still there when its loop has ended */
+		const struct instance *loop = state_find(state, task, false, instance->path, instance->path_count - 1);
+		if (!loop || loop->phase != INSTANCE_STARTED)
+			return false;
+	}
 	if (instance->is_body || task->kind == TASK_DO || task->kind == TASK_TRY)
 		return !instance->child_live;
 	if (task->kind == TASK_FORK)
@@ -696,14 +701,14 @@ static bool goes_on(const struct instance *instance)
 static bool any_goes_on(const struct state *state)
 {
 	LIST_EACH(link, &state->live)
-		if (goes_on(CONTAINER_OF(link, struct instance, live)))
+		if (goes_on(state, CONTAINER_OF(link, struct instance, live)))
 			return true;
 	if (!state->base)
 		return false;
 	LIST_EACH(link, &state->base->live) { /* where a draft has a copy, that counts */
 		const struct instance *instance = CONTAINER_OF(link, struct instance, live);
 		const struct instance *copy = find_own(state, instance->task, instance->is_body, instance->path, instance->path_count);
-		if ((!copy || copy->base_live) && goes_on(copy ? copy : instance))
+		if ((!copy || copy->base_live) && goes_on(state, copy ? copy : instance))
 			return true;
 	}
 	return false;
