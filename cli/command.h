@@ -134,7 +134,7 @@ char *new_run_id(struct command *command);
 bool run_ended(const struct json *run);
 /* 0 for completed, 10 to 13 for the other ends, -1 while it has not ended. */
 int run_exit_status(const struct json *run);
-bool run_has_overhead(const struct json *run); /* there are figures of its times, which a run that only waits has not */
+bool run_has_overhead(const struct json *run); /* there are figures of its times: it has ended */
 /* POST a run until the daemon has answered; the id makes that safe. */
 int run_submit(struct command *command, const struct json *body, struct json **run);
 /* --status, checked; NULL: any. STATUS_USAGE, told. */

@@ -108,9 +108,9 @@ static void tell_restored(struct command *command, const struct store_restore *r
 	if (restore->aside[0] != '\0')
 		output_note(&command->output, "what was there is kept in %s", restore->aside);
 	if (restore->new_log && restore->copy.open_runs > 0)
-		output_note(&command->output, "%llu run(s) had not ended in it; they are not continued: submit them again", (unsigned long long)restore->copy.open_runs);
+		output_note(&command->output, "%llu run%s had not ended in it, and will not go on: submit again what is still wanted", (unsigned long long)restore->copy.open_runs, restore->copy.open_runs == 1 ? "" : "s");
 	else if (restore->copy.open_runs > 0)
-		output_note(&command->output, "the next start continues %llu open run(s): the daemon that this is a copy of must never start again", (unsigned long long)restore->copy.open_runs);
+		output_note(&command->output, "the next start continues %llu open run%s: the daemon that this is a copy of must never start again", (unsigned long long)restore->copy.open_runs, restore->copy.open_runs == 1 ? "" : "s");
 	if (!restore->new_log)
 		output_note(&command->output, "the log key must be in %s/keys/log.pem (or where the configuration says); a backup holds no keys", restore->data_dir);
 }

@@ -300,8 +300,8 @@ static int refuse_if_unclear(const struct store_restore *restore, const struct p
 	if (restore->known == 0 && !restore->original_is_gone && !restore->new_log)
 		return error_set(error, ERR_INVALID,
 				 "nothing here says how far log %s had come: give its newest checkpoint (--checkpoint FILE: the file `anchor` of its data folder, or one "
-				 "that an auditor kept), or say --original-is-gone. Two that continue one log make two histories of it, and its %llu open "
-				 "run(s) would go on twice",
+				 "that an auditor kept), or say --original-is-gone. Two that continue one log make two histories of it, and its open runs "
+				 "(%llu) would go on twice",
 				 restore->copy.origin, (unsigned long long)restore->copy.open_runs);
 	return 0;
 }

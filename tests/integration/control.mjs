@@ -85,6 +85,7 @@ await test('a reason has a limit, stays on its line, and what it holds is shown 
 	await daemon.post('/v1/runs/told/pause', { reason: 'x'.repeat(1000) }, 200);
 	await daemon.post('/v1/runs/told/resume', {}, 200);
 	equal(daemon.cli('pause', 'told', '--reason', 'as asked\nstatus    completed\u001b[31m').code, 0, 'pause');
+	check(!/^overhead /m.test(daemon.cli('show', 'told').stdout), 'what a run cost is told when it has ended');
 	match(daemon.cli('show', 'told').stdout, /^reason    as asked\\u\{A\}status    completed\\u\{1B\}\[31m$/m, 'show');
 	match(daemon.cli('list', '--status', 'suspended').stdout, /as asked status completed\\u\{1B\}\[31m$/m, 'list');
 	equal(daemon.cli('cancel', 'told', '--yes').code, 0, 'cancel');
