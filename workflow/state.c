@@ -1439,6 +1439,8 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 
 	if (entry->kind != ENTRY_RUN_CREATED && state->entry_count == 0)
 		return corrupt(state, entry, "the run was not created", error);
+	if (state->closing_count > 0 && state->closings[0].time_ms != entry->time_ms)
+		state_settle(state); /* the entries of one decision have one time: these are another one's */
 	if (!state->base && is_closing(state, entry)) {
 		hold_back(state, entry);
 		state->status = run_status_after(state->status, entry);

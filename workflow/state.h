@@ -158,7 +158,7 @@ void state_draft(struct state *draft, const struct state *base, struct arena *ar
 
 /* Fold one entry in. ERR_CORRUPT when it cannot follow what was there: the entry, what was expected.
  * A fault ends task after task outwards, and only the last entry says whether it has ended the run too. A run that it ended keeps the state from before
- * that, from which run.retried goes on. So the real state holds such entries back until another one follows, or state_settle() says that none does: to
+ * that, from which run.retried goes on. So the real state holds such entries back until another one, or one of another decision, follows, or state_settle() says that none does: to
  * be called where the entries of a commit end, before anybody looks at the state. */
 int workflow_apply(struct state *state, const struct entry *entry, struct error *error);
 void state_settle(struct state *state);

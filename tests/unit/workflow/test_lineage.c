@@ -99,6 +99,43 @@ START_TEST(chained_loops_go_on)
 }
 END_TEST
 
+/* A branch that had lost before the fault of the run, in a decision that ended with that, is not under way when it is retried: neither to who folds
+ * decision by decision nor to who folds all entries at once. */
+START_TEST(losers_stay_lost)
+{
+	size_t fails_at = 2 * DECISION_ENTRIES_MAX;
+
+	for (int measured = 0; measured < 2; measured++) {
+		struct fixture f;
+		struct buffer input;
+
+		buffer_init(&input, 1 << 16);
+		for (size_t i = 0; i < 2 * DECISION_ENTRIES_MAX; i++)
+			buffer_printf(&input, "%s%s", i ? "," : "{\"l\":[", i == fails_at ? "5" : "{\"n\":1}");
+		buffer_add_text(&input, "]}");
+		fixture_open(&f, "[{\"f\":{\"fork\":{\"compete\":true,\"branches\":[{\"a\":{" CALL "}},"
+				 "{\"b\":{\"for\":{\"in\":\".l\"},\"while\":\"$item.n == 1\",\"do\":[{\"s\":{\"set\":\"${ $workflow.input }\"}}]}}]}}}]");
+		fixture_submit(&f, buffer_text(&input));
+		ck_assert_str_eq(fixture_effects(&f), "start /do/0/f/fork/branches/0/a@1 1, continue");
+		if (!measured)
+			fails_at = f.decision.entry_count - 5; /* before the iterations: the run, the fork, the call and its attempt, the loop */
+		f.wall_ms++;
+		refuse(&f, "/do/0/f/fork/branches/0/a@1", 1);
+		ck_assert_str_eq(fixture_said(&f), "attempt.failed /do/0/f/fork/branches/0/a@1, task.faulted /do/0/f/fork/branches/0/a@1");
+		f.wall_ms++;
+		fixture_simple(&f, TRIGGER_CONTINUE);
+		if (measured) {
+			ck_assert_str_eq(fixture_said(&f), "task.faulted /do/0/f/fork/branches/1/b@1, task.faulted /do/0/f@1, run.faulted");
+			check_record(&f);
+			fixture_simple(&f, TRIGGER_RETRY);
+			ck_assert_ptr_null(strstr(fixture_said(&f), "branches/0/a"));
+		}
+		fixture_close(&f);
+		buffer_close(&input);
+	}
+}
+END_TEST
+
 /* Branches that completed stay; calls that were cut off or failed are entered again, also where the branch is the call, or never began. */
 START_TEST(forks_keep_what_they_have)
 {
@@ -243,6 +280,7 @@ int main(void)
 	tcase_add_test(tests, goes_on_from_the_failed_task);
 	tcase_add_test(tests, maps_keep_what_they_have);
 	tcase_add_test(tests, chained_loops_go_on);
+	tcase_add_test(tests, losers_stay_lost);
 	tcase_add_test(tests, forks_keep_what_they_have);
 	tcase_add_test(tests, competing_branches);
 	tcase_add_test(tests, times_begin_anew);
