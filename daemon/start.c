@@ -27,7 +27,8 @@ int start_journal(struct daemon *daemon, struct error *error)
 		.data_dir = config->data_dir, .fact_key_file = config->fact_key_file, .log_key_file = config->log_key_file,
 		.checkpoint_entries = config->checkpoint_entries, .checkpoint_every_ms = config->checkpoint_every_ms,
 		.reserve_bytes = config->limits.reserve, .low_bytes = config->limits.low_space, .wal_max_bytes = config->limits.wal,
-		.retention = {.runs_ms = config->retention_runs_ms, .entries_ms = config->retention_entries_ms, .drop_facts = config->retention_drop_facts},
+		.retention = {.runs_ms = config->retention_runs_ms, .entries_ms = config->retention_entries_ms, .drop_facts = config->retention_drop_facts,
+			      .grace_ms = STORE_RETENTION_GRACE_MS},
 		.now_us = clock_now_us, .wall_ms = clock_wall_ms, .on_broken = on_broken, .arg = daemon,
 	};
 

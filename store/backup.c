@@ -261,7 +261,10 @@ static void run_backup(void *arg)
 		fail_system(errno == ENOENT ? "the folder has to be there, and reached by the daemon: make" : "make", partial, error);
 		goto out;
 	}
-	if (FAIL_POINT_FAILS(BACKUP_BEGUN, error) || copy_journal(store, request, partial, file, error) != 0 || mark_copy(partial, error) != 0 ||
+	if (FAIL_POINT_FAILS(BACKUP_BEGUN, error) || copy_journal(store, request, partial, file, error) != 0)
+		goto discard;
+	atomic_store(&store->backup.is_copying, false);
+	if (mark_copy(partial, error) != 0 ||
 	    FAIL_POINT_FAILS(BACKUP_COPIED, error))
 		goto discard;
 	atomic_store(&request->stage, STORE_BACKUP_VERIFYING);
@@ -287,6 +290,7 @@ discard:
 out:
 	if (file >= 0)
 		close(file);
+	atomic_store(&store->backup.is_copying, false);
 	atomic_store(&store->backup.is_done, true);
 	uv_async_send(&store->async);
 }
@@ -324,6 +328,7 @@ static void on_signed(struct store_sign *sign)
 		return;
 	}
 	store->backup.is_running = true;
+	atomic_store(&store->backup.is_copying, true);
 	CHECK(uv_thread_create_ex(&store->backup.thread, &options, run_backup, store) == 0);
 }
 

@@ -192,7 +192,11 @@ static void fail_transaction(struct store *store, struct error *error)
 {
 	roll_back(store);
 	if (error->code == ERR_FULL) {
-		if (!disk_is_watched(store) || store_disk_check(store, error) == 0)
+		struct error state; /* the disk may not count as full yet: then this error stands */
+
+		if (disk_is_watched(store) && store_disk_check(store, &state) != 0)
+			*error = state;
+		else
 			error_wrap(error, "disk full, nothing was written: free some space and try again");
 		return;
 	}
@@ -613,25 +617,35 @@ static void copy_wal(struct store *store, struct connection *connection)
 	store_break(store, &error); /* A failed fsync is never tried again. */
 }
 
-/* A log past its limit: cut it off as soon as nobody reads an old state from it. What is in it is copied first, and what came
- * meanwhile is little, so the writer waits for little. */
-static void cut_wal(struct store *store)
+/* What is in the log is copied first, and what came meanwhile is little, so the writer waits for little. */
+static void cut_log(struct store *store, struct connection *connection)
 {
 	int rc;
 
-	if (!disk_is_watched(store) || atomic_load(&store->disk.wal_bytes) < store->options.wal_max_bytes || atomic_load(&store->is_broken))
-		return;
-	copy_wal(store, &store->wal_connection);
-	rc = sqlite3_wal_checkpoint_v2(store->wal_connection.db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	copy_wal(store, connection);
+	rc = sqlite3_wal_checkpoint_v2(connection->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	if (rc == SQLITE_OK)
 		log_info(LOG_STORE, "the write-ahead log was cut off");
 	else if ((rc & 0xff) == SQLITE_IOERR) {
 		struct error error = {0};
 
-		connection_fail(&store->wal_connection, rc, "cut the write-ahead log", &error);
+		connection_fail(connection, rc, "cut the write-ahead log", &error);
 		if (error.code != ERR_FULL)
 			store_break(store, &error);
 	}
+}
+
+/* A log past its limit: cut it off as soon as nobody reads an old state from it. */
+static void cut_wal(struct store *store)
+{
+	if (disk_is_watched(store) && atomic_load(&store->disk.wal_bytes) >= store->options.wal_max_bytes && !atomic_load(&store->is_broken))
+		cut_log(store, &store->wal_connection);
+}
+
+void commit_cut_wal(struct store *store)
+{
+	cut_log(store, &store->writer.connection);
+	store->writer.wal_frames = 0;
 }
 
 void commit_copy_wal(struct store *store)
@@ -1017,6 +1031,8 @@ int commit_open(struct store *store, struct error *error)
 	if (prepare_database(store, error) != 0)
 		return error->code;
 	if (content_table_forget_orphans(&writer->connection, error) != 0)
+		return error->code;
+	if (retention_read_clock(store, error) != 0)
 		return error->code;
 	return entry_table_load_tree(&writer->connection, &writer->tree, error);
 }

@@ -244,6 +244,9 @@ enum {
 	RETENTION_EVERY_MAX_MS = 3600 * 1000, /* from one pass to the next */
 	RETENTION_EVERY_MIN_MS = 250,
 	RETENTION_FIRST_MS = 10000, /* from the start to the first pass, unless they come more often */
+	RETENTION_FULL_EVERY_MS = 60000, /* from one pass to the next while the disk is full */
+	RETENTION_AFTER_BACKUP_US = 1000000, /* a pass that waits for a backup looks so often whether that is over */
+	RETENTION_CLOCK_STEP_MS = 86400 * 1000, /* a clock that went ahead by more is not believed at once */
 	RETENTION_STEP_US = 4000, /* a chunk takes on no more work after so long */
 	RETENTION_REST_US = 50000, /* while appends keep coming there is one chunk in so long */
 	RETENTION_LOOKS_MAX = 1024, /* rows looked at in one chunk */
@@ -262,7 +265,12 @@ enum retention_phase { RETENTION_IDLE, RETENTION_RUNS, RETENTION_VALUES, RETENTI
 struct retention {
 	enum retention_phase phase;
 	uint64_t due_us, rest_until_us; /* the next pass; the next chunk under load */
+	uint64_t ended_us; /* of the last pass */
 	int64_t now_ms; /* wall clock of the pass */
+	int64_t known_ms; /* what the wall clock said … */
+	uint64_t known_us; /* … then */
+	uint64_t doubted_us; /* since then it is too far ahead; 0: it is not */
+	bool log_copied; /* for want of room; the step was not done since */
 	uint64_t run_seq; /* looked at up to here */
 	uint64_t tile, tile_floor; /* the next one to look at; all below the floor are pruned */
 	unsigned held;
@@ -369,6 +377,7 @@ struct store {
 		uv_thread_t thread;
 		bool is_running; /* the thread has to be joined */
 		atomic_bool is_done, cancel;
+		atomic_bool is_copying; /* for the writer: the log cannot start over now */
 	} backup;
 
 	uv_thread_t writer_thread, reader_thread, wal_thread;
@@ -390,6 +399,7 @@ int commit_sign_checkpoint(struct store *store, bool closing, struct error *erro
 typedef int (*commit_work)(struct store *store, void *arg, struct entry *entry, struct error *error);
 int commit_chunk(struct store *store, commit_work work, void *arg, bool prunes, struct error *error);
 int commit_expect_shorter_file(struct store *store, struct error *error); /* pages were given back */
+void commit_cut_wal(struct store *store); /* down to nothing, once no reader needs it; waits for readers as long as any statement */
 void commit_copy_wal(struct store *store); /* so that the file shows what was given back */
 void commit_run(void *store); /* the writer thread */
 void commit_run_wal(void *store); /* the thread that copies the WAL back while commits go on */
@@ -421,6 +431,7 @@ int disk_check_log(struct store *store, uint64_t bytes, struct error *error); /*
 bool disk_takes_new_work(struct store *store);
 /* retention.c, on the writer. */
 void retention_open(struct store *store);
+int retention_read_clock(struct store *store, struct error *error); /* of the last entry: before anything is appended */
 uint64_t retention_due_us(struct store *store); /* microseconds until there is something to do; UINT64_MAX: never */
 void retention_work(struct store *store, bool pause); /* one chunk, if it is time for one */
 void retention_stop(struct store *store); /* answers what was not done */

@@ -412,6 +412,12 @@ static int step_values(struct store *store, bool *more, struct error *error)
 
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
+/* Within its time, and not of a clock that was ahead: so is all that came later. */
+static bool is_young(const struct retention *retention, int64_t time_ms, int64_t before_ms)
+{
+	return time_ms > before_ms && time_ms <= retention->now_ms;
+}
+
 /* A child of a run that goes on stays: an attempt that begins again may ask for it. */
 static const char runs_sql[] =
 	"SELECT r.seq, r.id, r.created_ms, coalesce(r.ended_ms, 0), EXISTS(SELECT 1 FROM run p WHERE p.id = r.parent AND p.ended_ms IS NULL)"
@@ -464,8 +470,8 @@ static int step_runs(struct store *store, bool *more, struct error *error)
 	while ((step = statement_step(connection, statement, error)) > 0) {
 		int64_t ended_ms = (int64_t)column_number(statement, 3);
 
-		/* What began later ended later: nothing behind it is due. */
-		if ((int64_t)column_number(statement, 2) > before_ms || json_count(work.runs) == RETENTION_RUNS_MAX) {
+		/* What began later ended later: nothing behind it is due. Only of one that began when the clock was ahead that is not so. */
+		if (is_young(retention, (int64_t)column_number(statement, 2), before_ms) || json_count(work.runs) == RETENTION_RUNS_MAX) {
 			*more = json_count(work.runs) == RETENTION_RUNS_MAX;
 			statement_end(statement);
 			break;
@@ -592,7 +598,8 @@ static int look_into(struct store *store, struct tile *tile, struct error *error
 		if (column_number(statement, 0) != first + tile->count || entry_decode(&arena, column_bytes(statement, 1), NULL, &entry, error) != 0) {
 			error_set(error, ERR_CORRUPT, "entry %llu is missing or damaged", (unsigned long long)(first + tile->count));
 		} else {
-			tile->young = tile->count == 0 && entry.time_ms > before_ms;
+			if (tile->count == 0)
+				tile->young = is_young(&store->writer.retention, entry.time_ms, before_ms);
 			run = entry_kind_touches_run(entry.kind) ? text_or_empty(entry.data, "runId") : "";
 			/* Most entries stand beside others of the same run. */
 			if (run[0] == '\0' || strcmp(run, last_run) != 0)
@@ -874,7 +881,7 @@ static int step_pages(struct store *store, bool *more, struct error *error)
 	*more = false;
 	if (connection_number(connection, free_pages_sql, &free_pages, error) != 0 || connection_number(connection, page_count_sql, &pages, error) != 0)
 		return error->code;
-	spare = all ? 0 : pages / 16 > RETENTION_FREE_PAGES ? pages / 16 : RETENTION_FREE_PAGES;
+	spare = all || !disk_takes_new_work(store) ? 0 : pages / 16 > RETENTION_FREE_PAGES ? pages / 16 : RETENTION_FREE_PAGES;
 	if (free_pages <= spare)
 		return 0;
 	free_pages -= spare;
@@ -1024,6 +1031,38 @@ static int step_erase(struct store *store, bool *more, struct error *error)
 	return end ? erase(store, job, error) : 0;
 }
 
+/* --- a full disk --------------------------------------------------------------------------------------------------- */
+
+/* The transaction was rolled back: so is what is known of it here. What a search for a value found stays found. */
+static void take_back(struct retention *retention, const struct retention *before)
+{
+	forget_clearing(retention);
+	retention->run_seq = before->run_seq;
+	retention->tile = before->tile;
+	retention->tile_floor = before->tile_floor;
+	retention->held = before->held;
+	retention->checkpoint_size = before->checkpoint_size;
+	retention->checkpoint_bucket = before->checkpoint_bucket;
+	retention->done = before->done;
+}
+
+/* What takes away is what a full disk needs, and it needs little room itself: what the reserve gives, or else the write-ahead log from its
+ * beginning. False: neither helped. */
+static bool make_room(struct store *store)
+{
+	struct retention *retention = &store->writer.retention;
+
+	if (atomic_load(&store->is_broken))
+		return false;
+	if (disk_make_room(store))
+		return true;
+	if (retention->log_copied)
+		return false;
+	retention->log_copied = true;
+	commit_copy_wal(store);
+	return !atomic_load(&store->is_broken);
+}
+
 /* --- requests ----------------------------------------------------------------------------------------------------- */
 
 static void answer(struct store *store, struct store_purge *job, const struct error *error)
@@ -1037,6 +1076,65 @@ static void answer(struct store *store, struct store_purge *job, const struct er
 	uv_async_send(&store->async);
 }
 
+/* --- the clock ------------------------------------------------------------------------------------------------------- */
+
+static void believe(struct retention *retention, int64_t wall_ms, uint64_t now_us)
+{
+	retention->known_ms = wall_ms;
+	retention->known_us = now_us;
+	retention->doubted_us = 0;
+}
+
+/* A wall clock that goes ahead by more than a day that has not passed is probably wrong, and a pass by it would take what nobody can bring back. So
+ * time goes on as before until it has stood so for the time of grace, or an operator asks for a pass. Being away for long looks the same. */
+static int64_t believed_ms(struct store *store)
+{
+	struct retention *retention = &store->writer.retention;
+	uint64_t now_us = store->options.now_us(), grace_us = (uint64_t)store->options.retention.grace_ms * 1000;
+	int64_t wall_ms = store->options.wall_ms(), passed_ms = retention->known_ms + (int64_t)((now_us - retention->known_us) / 1000);
+	bool is_asked = retention->has_job && CONTAINER_OF(retention->jobs.next, struct store_purge, link)->kind == STORE_PURGE_DUE;
+	char by[TIME_TEXT_LEN + 1];
+
+	if (grace_us == 0 || is_asked || wall_ms - passed_ms <= RETENTION_CLOCK_STEP_MS) {
+		believe(retention, wall_ms, now_us);
+	} else if (retention->doubted_us == 0) {
+		retention->doubted_us = now_us;
+		time_text(passed_ms, by);
+		log_warn(LOG_STORE,
+			 "the clock is %lld hours ahead of the last entry and the time since: retention goes by %s until the clock has stood so for %lld hours. If it is right, "
+			 "`reprise journal compact` says so",
+			 (long long)((wall_ms - passed_ms) / HOUR_MS), by, (long long)(store->options.retention.grace_ms / HOUR_MS));
+	} else if (now_us - retention->doubted_us >= grace_us) {
+		log_info(LOG_STORE, "the clock has stood for %lld hours: retention goes by it", (long long)(store->options.retention.grace_ms / HOUR_MS));
+		believe(retention, wall_ms, now_us);
+	}
+	return retention->doubted_us != 0 ? passed_ms : wall_ms;
+}
+
+static const char last_entry_sql[] = "SELECT bytes FROM entry ORDER BY seq DESC LIMIT 1";
+
+int retention_read_clock(struct store *store, struct error *error)
+{
+	struct connection *connection = connection_of(store);
+	sqlite3_stmt *statement = statement_take(connection, last_entry_sql, error);
+	struct error ignored = {0};
+	struct entry entry;
+	struct arena arena;
+
+	if (statement == NULL)
+		return error->code;
+	believe(&store->writer.retention, store->options.wall_ms(), store->options.now_us());
+	if (statement_step(connection, statement, error) <= 0)
+		return error->code;
+	arena_init(&arena);
+	/* What is damaged is found by the check of the log's tail. */
+	if (entry_decode(&arena, column_bytes(statement, 0), NULL, &entry, &ignored) == 0)
+		store->writer.retention.known_ms = entry.time_ms;
+	arena_close(&arena);
+	statement_end(statement);
+	return 0;
+}
+
 static void begin_pass(struct store *store, enum retention_phase phase)
 {
 	struct retention *retention = &store->writer.retention;
@@ -1044,7 +1142,7 @@ static void begin_pass(struct store *store, enum retention_phase phase)
 	forget_clearing(retention);
 	memset(&retention->done, 0, sizeof(retention->done));
 	retention->phase = phase;
-	retention->now_ms = store->options.wall_ms();
+	retention->now_ms = believed_ms(store);
 	retention->run_seq = 0;
 	retention->held = 0;
 	retention->checkpoint_size = 0;
@@ -1053,7 +1151,7 @@ static void begin_pass(struct store *store, enum retention_phase phase)
 	retention->match_count = 0;
 }
 
-static const char run_ended_sql[] = "SELECT coalesce(ended_ms, 0) FROM run WHERE id = ?1";
+static const char run_ended_sql[] = "SELECT coalesce(r.ended_ms, 0), p.id FROM run r LEFT JOIN run p ON p.id = r.parent AND p.ended_ms IS NULL WHERE r.id = ?1";
 
 static int check_purge(struct connection *connection, const struct store_purge *job, struct error *error)
 {
@@ -1064,11 +1162,14 @@ static int check_purge(struct connection *connection, const struct store_purge *
 			return error->code;
 		bind_text(statement, 1, job->runs[i]);
 		if (statement_step(connection, statement, error) > 0) {
-			bool ended = column_number(statement, 0) != 0;
+			const char *parent = (const char *)sqlite3_column_text(statement, 1);
 
+			if (column_number(statement, 0) == 0)
+				error_set(error, ERR_EXISTS, "run %.64s has not ended: cancel it first", job->runs[i]);
+			else if (parent != NULL) /* as for step_runs() */
+				error_set(error, ERR_EXISTS, "run %.64s is a child of run %.64s, which goes on and may ask for it again: wait for its end, or cancel it first",
+					  job->runs[i], parent);
 			statement_end(statement);
-			if (!ended)
-				return error_set(error, ERR_EXISTS, "run %.64s has not ended: cancel it first", job->runs[i]);
 		} else if (error->code == ERR_NONE) {
 			error_set(error, ERR_NOT_FOUND, "there is no run %.64s", job->runs[i]);
 			retention_table_explain_run(connection, job->runs[i], error);
@@ -1098,7 +1199,9 @@ static int begin_runs(struct store *store, const struct store_purge *job, struct
 		if (k == i) /* once, however often it is named */
 			json_add(&arena, work.runs, json_text(&arena, job->runs[i]));
 	}
-	if (commit_chunk(store, purge_runs, &work, false, error) == 0)
+	while (commit_chunk(store, purge_runs, &work, false, error) == ERR_FULL && make_room(store))
+		*error = (struct error){0};
+	if (error->code == ERR_NONE)
 		store->writer.retention.done.runs += json_count(work.runs);
 	arena_close(&arena);
 	return error->code;
@@ -1128,9 +1231,10 @@ static int make_incremental(struct store *store, struct error *error)
 
 	if (connection_number(connection_of(store), "PRAGMA auto_vacuum", &mode, error) != 0 || mode == 2)
 		return error->code;
-	if (connection_exec(connection_of(store), "PRAGMA auto_vacuum=INCREMENTAL; VACUUM", error) != 0)
+	if (connection_exec(connection_of(store), "PRAGMA auto_vacuum=INCREMENTAL; VACUUM", error) != 0 || commit_expect_shorter_file(store, error) != 0)
 		return error->code;
-	return commit_expect_shorter_file(store, error);
+	commit_cut_wal(store); /* all of the journal stands in it: by its length nothing could be written any more */
+	return 0;
 }
 
 static void begin_job(struct store *store)
@@ -1173,7 +1277,8 @@ static void end_pass(struct store *store, const struct error *error)
 	struct retention *retention = &store->writer.retention;
 
 	retention->phase = RETENTION_IDLE;
-	retention->due_us = store->options.now_us() + (uint64_t)every_ms(store) * 1000;
+	retention->ended_us = store->options.now_us();
+	retention->due_us = retention->ended_us + (uint64_t)every_ms(store) * 1000;
 	forget_clearing(retention);
 	if (retention->done.pages > 0 && error->code == ERR_NONE)
 		commit_copy_wal(store);
@@ -1215,12 +1320,19 @@ static void step(struct store *store)
 		[RETENTION_RUNS] = step_runs,		    [RETENTION_VALUES] = step_values, [RETENTION_TILES] = step_tiles,
 		[RETENTION_CHECKPOINTS] = step_checkpoints, [RETENTION_PAGES] = step_pages,   [RETENTION_ERASE] = step_erase,
 	};
+	struct retention *retention = &store->writer.retention;
+	struct retention before = *retention;
 	struct error error = {0};
 	bool more = false;
 
-	if (steps[store->writer.retention.phase](store, &more, &error) != 0)
-		end_pass(store, &error);
-	else if (!more)
+	if (steps[retention->phase](store, &more, &error) != 0) {
+		take_back(retention, &before);
+		if (error.code != ERR_FULL || !make_room(store))
+			end_pass(store, &error);
+		return;
+	}
+	retention->log_copied = false;
+	if (!more)
 		next_phase(store);
 }
 
@@ -1232,16 +1344,23 @@ static bool is_on(const struct store *store)
 uint64_t retention_due_us(struct store *store)
 {
 	const struct retention *retention = &store->writer.retention;
-	uint64_t now_us;
+	uint64_t now_us, due_us = retention->due_us;
 
 	if (atomic_load(&store->is_broken))
 		return UINT64_MAX;
-	if (retention->phase != RETENTION_IDLE || !list_empty(&retention->jobs))
+	if (!list_empty(&retention->jobs))
+		return 0;
+	/* What it writes would lengthen the log that a backup holds, until that has to give up. The end of the backup wakes nobody: that is looked for. */
+	if (atomic_load(&store->backup.is_copying) && disk_takes_new_work(store))
+		return RETENTION_AFTER_BACKUP_US;
+	if (retention->phase != RETENTION_IDLE)
 		return 0;
 	if (!is_on(store))
 		return UINT64_MAX;
 	now_us = store->options.now_us();
-	return retention->due_us > now_us ? retention->due_us - now_us : 0;
+	if (!disk_takes_new_work(store) && retention->ended_us + RETENTION_FULL_EVERY_MS * 1000ULL < due_us)
+		due_us = retention->ended_us + RETENTION_FULL_EVERY_MS * 1000ULL;
+	return due_us > now_us ? due_us - now_us : 0;
 }
 
 void retention_work(struct store *store, bool pause)

@@ -8,7 +8,8 @@
 #include "workflow/base/time.h"
 
 static const char put_tombstone_sql[] =
-	"INSERT INTO run_tombstone(id, run, request, ended_ms, purged_ms, kept_ms, reason) SELECT id, seq, request, ended_ms, ?2, ?3, ?4 FROM run WHERE seq = ?1";
+	"INSERT INTO run_tombstone(id, run, request, ended_ms, purged_ms, kept_ms, reason) SELECT id, seq, request, ended_ms, ?2, ?3, ?4 FROM run "
+	"WHERE seq = ?1 AND ended_ms IS NOT NULL"; /* NULL: a rebuild, and the entry of its end is gone */
 /* The facts of a run lie in its own stretches of the journal. */
 #define FACTS_OF_RUN "SELECT f.seq FROM run_entry e CROSS JOIN fact f ON f.seq >= e.seq_first AND f.seq < e.seq_first + e.count WHERE e.run = ?1"
 static const char keep_run_sql[] = "INSERT INTO kept_run(run, id, namespace, name) SELECT seq, id, namespace, name FROM run WHERE seq = ?1 AND EXISTS (" FACTS_OF_RUN ")";

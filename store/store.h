@@ -34,7 +34,10 @@ struct store_retention {
 	int64_t entries_ms; /* after that its entries may go as well, tile by tile (semantics.md 9); 0: never */
 	bool drop_facts; /* facts go with their runs; else they, and what proves them, are kept for ever */
 	int64_t every_ms; /* from one pass to the next; 0: as often as the times above ask for, an hour at most */
+	/* A wall clock that went ahead by more than a day that has not passed is gone by only after so long, or when STORE_PURGE_DUE is asked for; 0: at once */
+	int64_t grace_ms;
 };
+enum { STORE_RETENTION_GRACE_MS = 86400 * 1000 }; /* the daemon's */
 
 struct store_options {
 	const char *data_dir; /* created with mode 0700 when missing */

@@ -271,14 +271,14 @@ static int rebuild_all(struct rebuild *rebuild)
 	}
 }
 
-/* Where entries are gone, what followed from them alone is taken as it stands: which runs are no more, which of their facts were kept,
- * how often a schedule ticked. */
+/* Where entries are gone, what followed from them alone is taken as it stands: which runs are no more, and when they had ended (the entry that
+ * began one may be there and that of its end not), which of their facts were kept, how often a schedule ticked. */
 static const char settle_sql[] = "DELETE FROM main.run WHERE id IN (SELECT id FROM truth.run_tombstone);"
 				 "DELETE FROM main.run_label WHERE run IN (SELECT run FROM truth.run_tombstone);"
 				 "DELETE FROM main.timer WHERE run IN (SELECT run FROM truth.run_tombstone);"
 				 "DELETE FROM main.fact WHERE run IN (SELECT run FROM truth.run_tombstone) AND seq NOT IN (SELECT seq FROM truth.fact);"
 				 "DELETE FROM main.event WHERE seq NOT IN (SELECT seq FROM truth.event);"
-				 "INSERT INTO main.run_tombstone SELECT * FROM truth.run_tombstone WHERE true ON CONFLICT DO NOTHING;"
+				 "INSERT OR REPLACE INTO main.run_tombstone SELECT * FROM truth.run_tombstone;"
 				 "INSERT INTO main.kept_run SELECT * FROM truth.kept_run WHERE true ON CONFLICT DO NOTHING";
 
 /* columns: which of them, and of which rows. */

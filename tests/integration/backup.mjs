@@ -291,6 +291,17 @@ await test('the kept journal of each earlier schema opens after kills in its mig
 		equal(daemon.cli('journal', 'backup', path).code, 0, 'backup');
 		await daemon.stop();
 		equal(cli('journal', 'restore', path, '--data', data, '--original-is-gone').code, 0, 'restore');
+		// What an earlier schema left is removed as well, by the same rules, and the log is as good as before.
+		daemon.config.retention = { runs: '1ms', entries: '1ms' };
+		await daemon.start();
+		await until(`${file}: its ended runs are gone`, async () => (await daemon.ask('GET', `/v1/runs/${ended[0][0]}`)).status === 410);
+		equal(daemon.cli('journal', 'compact').code, 0, 'compact');
+		for (const [id] of ended)
+			equal((await daemon.ask('GET', `/v1/runs/${id}`)).status, 410, `${file}: ${id} is gone`);
+		equal(daemon.cli('fact', 'verify', '--all').code, 0, `${file}: facts verify`);
+		daemon.verifyJournal();
+		await daemon.stop();
+		equal(spawn(programs.daemon ?? programs.reprised, ['--check-journal', daemon.data]).status, 0, `${file}: tables follow`);
 	}
 	check(kills >= 20, `${kills} kills`);
 });

@@ -5,9 +5,11 @@
 #include <check.h>
 #include <dirent.h>
 #include <ftw.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +28,7 @@ struct fixture {
 	struct arena arena;
 	struct error error;
 	unsigned broken;
+	bool small_disk;
 };
 
 static UNUSED uint64_t fixture_now_us(void)
@@ -77,6 +80,16 @@ static UNUSED void fixture_init(struct fixture *f)
 	arena_init(&f->arena);
 	f->options = (struct store_options){
 		.data_dir = f->folder, .now_us = fixture_now_us, .wall_ms = fixture_wall_ms, .on_broken = fixture_on_broken, .arg = f};
+}
+
+/* In a mount namespace of this process; needs the right to do so. False: the folder stays on the disk of all. */
+static UNUSED bool fixture_mount_small_disk(struct fixture *f, const char *size)
+{
+	char options[64];
+
+	snprintf(options, sizeof(options), "size=%s,mode=0700", size);
+	f->small_disk = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount("tmpfs", f->folder, "tmpfs", 0, options) == 0;
+	return f->small_disk;
 }
 
 static UNUSED void fixture_open(struct fixture *f)

@@ -1,7 +1,5 @@
 /* Every limit reached, and the disk's own: full, failing, locked by somebody else. */
 #include <pthread.h>
-#include <sched.h>
-#include <sys/mount.h>
 
 #include "tests/unit/store/fixture.h"
 
@@ -136,13 +134,6 @@ END_TEST
 
 /* --- a full disk ------------------------------------------------------------------------------------------------------ */
 
-/* A tmpfs of a few MiB in a name space of our own; false where we may not mount one. */
-static bool mount_small_disk(const char *folder)
-{
-	return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-	       mount("tmpfs", folder, "tmpfs", 0, "size=6m,mode=0700") == 0;
-}
-
 static int append_bytes(struct fixture *f, unsigned n, size_t size)
 {
 	struct entry entry;
@@ -210,7 +201,7 @@ START_TEST(disk_full_and_recovery)
 	FILE *file;
 
 	fixture_init(&f);
-	if (!mount_small_disk(f.folder)) {
+	if (!fixture_mount_small_disk(&f, "6m")) {
 		fixture_open(&f);
 		atomic_store(&store_counters(f.store)->page_limit, 300);
 		n = fill_disk(&f, 0, 10000);

@@ -368,6 +368,117 @@ START_TEST(a_child_stays_while_its_parent_is_open)
 }
 END_TEST
 
+static void append_child(struct fixture *f, const char *id, const char *of)
+{
+	struct json *parent = json_object(&f->arena);
+	struct entry entry;
+
+	make_created(&f->arena, &entry, id, "left", NULL);
+	json_set_text(&f->arena, parent, "run", of);
+	json_set_text(&f->arena, parent, "step", "/do/0/x@1");
+	json_set(&f->arena, entry.data, "parent", parent);
+	append_at(f, &entry, 1);
+}
+
+/* Nor does an operator take such a child away. */
+START_TEST(a_child_of_an_open_run_is_not_purged)
+{
+	const char *const child[] = {"child"};
+	struct store_purge purge = {.kind = STORE_PURGE_RUNS, .runs = child, .run_count = 1, .reason = BYTES_OF("\"asked to\"")};
+	struct fixture f;
+
+	start(&f);
+	create(&f, "parent", NULL);
+	append_child(&f, "child", "parent");
+	end(&f, "child");
+	ck_assert_int_eq(purge_and_wait(&f, &purge), ERR_EXISTS);
+	ck_assert_msg(strstr(purge.error.message, "run child is a child of run parent, which goes on") != NULL, "%s", purge.error.message);
+	end(&f, "parent");
+	ck_assert_msg(purge_and_wait(&f, &purge) == 0, "%s", purge.error.message);
+	check_tables_equal(&f);
+	fixture_end(&f);
+}
+END_TEST
+
+/* A run that began while the clock was years ahead does not keep what came after it, nor a tile the tiles behind it. */
+START_TEST(a_clock_that_was_ahead_keeps_nothing)
+{
+	enum { FAR_MS = 1 << 30 };
+	struct fixture f;
+
+	start(&f);
+	clock_ms += FAR_MS;
+	create(&f, "ahead", NULL);
+	end(&f, "ahead");
+	fill_tile(&f);
+	clock_ms -= FAR_MS;
+	create(&f, "after", NULL);
+	end(&f, "after");
+	fill_tile(&f);
+	clock_ms += RUNS_MS;
+	ck_assert_uint_eq(pass(&f).removed_runs, 1);
+	ck_assert_int_eq(code_of(&f, "after", NULL), ERR_GONE);
+	ck_assert_int_eq(code_of(&f, "ahead", NULL), ERR_NONE);
+	clock_ms += ENTRIES_MS;
+	ck_assert_uint_gt(pass(&f).pruned_entries, 250);
+	ck_assert_int_eq(ask(&f, "SELECT group_concat(tile) = '1' FROM journal_prune"), 1);
+	clock_ms += FAR_MS;
+	ck_assert_uint_eq(pass(&f).removed_runs, 1);
+	check_tables_equal(&f);
+	ck_assert_uint_eq(verify_all(&f, NULL), 0);
+	fixture_end(&f);
+}
+END_TEST
+
+static void wait_for_pass(struct fixture *f)
+{
+	unsigned long long passes = atomic_load(&store_counters(f->store)->passes);
+
+	for (unsigned i = 0; i < 1000 && atomic_load(&store_counters(f->store)->passes) < passes + 2; i++)
+		usleep(10000);
+	ck_assert_uint_ge(atomic_load(&store_counters(f->store)->passes), passes + 2);
+}
+
+/* A clock that is suddenly days ahead, at a start or later, takes nothing away before its time of grace, or before somebody says that it is right. */
+START_TEST(a_clock_that_leaps_is_not_believed_at_once)
+{
+	enum { LEAP_MS = 20 * 86400 * 1000 };
+	for (int at_start = 0; at_start < 2; at_start++)
+		for (int asked = 0; asked < 2; asked++) {
+			struct fixture f;
+
+			start(&f);
+			fixture_close(&f);
+			f.options.retention.every_ms = 20;
+			f.options.retention.grace_ms = asked ? 1LL << 40 : 1500;
+			fixture_open(&f);
+			create(&f, "one", NULL);
+			end(&f, "one");
+			wait_for_pass(&f);
+			if (at_start)
+				fixture_close(&f);
+			clock_ms += LEAP_MS;
+			if (at_start)
+				fixture_open(&f);
+			wait_for_pass(&f);
+			ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 1);
+			if (asked)
+				pass(&f);
+			for (unsigned i = 0; i < 1000 && ask(&f, "SELECT count(*) FROM run") > 0; i++)
+				usleep(10000);
+			ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 0);
+			/* Set right again, it is believed as it is. */
+			clock_ms -= LEAP_MS;
+			create(&f, "two", NULL);
+			end(&f, "two");
+			clock_ms += RUNS_MS;
+			wait_for_pass(&f);
+			ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 0);
+			fixture_end(&f);
+		}
+}
+END_TEST
+
 /* --- facts ---------------------------------------------------------------------------------------------------------- */
 
 struct fact_question {
@@ -503,6 +614,34 @@ START_TEST(a_tile_with_one_open_run_stays)
 	check_tables_equal(&f);
 	ck_assert_uint_eq(verify_all(&f, &pruned), 0);
 	ck_assert_uint_ge(pruned, 3 * STORE_TILE - 3);
+	fixture_end(&f);
+}
+END_TEST
+
+/* The entry that began a run stands in a tile that stays and that of its end is gone, also where it had ended before and was retried: the rebuild
+ * takes from the tombstone when that was. */
+START_TEST(a_run_without_its_end)
+{
+	struct fixture f;
+
+	start(&f);
+	create(&f, "open", NULL);
+	create(&f, "one", "{\"a\":\"b\"}");
+	create(&f, "two", NULL);
+	work(&f, "two", ENTRY_RUN_FAULTED, (struct bytes){0});
+	fill_tile(&f);
+	clock_ms += 1000;
+	work(&f, "two", ENTRY_RUN_RETRIED, (struct bytes){0});
+	end(&f, "one");
+	end(&f, "two");
+	fill_tile(&f);
+	clock_ms += RUNS_MS;
+	ck_assert_uint_eq(pass(&f).removed_runs, 2);
+	clock_ms += ENTRIES_MS - RUNS_MS;
+	ck_assert_uint_eq(pass(&f).pruned_entries, STORE_TILE);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM entry WHERE instr(bytes, '\"runs.purged\"') > 0"), 1);
+	check_tables_equal(&f);
+	ck_assert_uint_eq(verify_all(&f, NULL), 0);
 	fixture_end(&f);
 }
 END_TEST
@@ -799,6 +938,116 @@ START_TEST(the_file_gets_smaller)
 }
 END_TEST
 
+/* A journal from before it could give pages back is written anew by the first request, and gives them from then on; its log, by then as long as
+ * the journal, stops nobody. */
+START_TEST(an_older_file_learns_to_get_smaller)
+{
+	enum { RUNS = 600 };
+	uint8_t *noise = memory_alloc(15000);
+	struct fixture f;
+	struct stat before, after;
+	char path[512];
+
+	fixture_init(&f);
+	connection_set_up_library();
+	ck_assert_int_eq(plain_exec(&f, "PRAGMA auto_vacuum=NONE; PRAGMA journal_mode=WAL; CREATE TABLE x(y); DROP TABLE x"), SQLITE_OK);
+	f.options.wall_ms = test_wall_ms;
+	f.options.wal_mib = 1;
+	f.options.reserve_bytes = 1 << 16;
+	f.options.wal_max_bytes = 3 << 20;
+	f.options.retention = (struct store_retention){.runs_ms = RUNS_MS, .entries_ms = ENTRIES_MS, .every_ms = 1LL << 40};
+	fixture_open(&f);
+	ck_assert_int_eq(ask(&f, "PRAGMA auto_vacuum"), 0);
+	for (int i = 0; i < RUNS; i++) {
+		create(&f, text(&f, "run-%d", i), NULL);
+		for (int k = 0; k < 15000; k++)
+			noise[k] = (uint8_t)((unsigned)(k * 7919 + i * 104729) >> 3);
+		work(&f, text(&f, "run-%d", i), ENTRY_TASK_COMPLETED, (struct bytes){noise, 15000});
+		end(&f, text(&f, "run-%d", i));
+	}
+	ck_assert_uint_eq(pass(&f).removed_runs, 0); /* by now the file is the new one */
+	ck_assert_int_eq(ask(&f, "PRAGMA auto_vacuum"), 2);
+	fill(&f, 1);
+	snprintf(path, sizeof(path), "%s/journal.db", f.folder);
+	ck_assert_int_eq(stat(path, &before), 0);
+	ck_assert_int_gt(before.st_size, 8 << 20);
+	clock_ms += RUNS_MS;
+	ck_assert_uint_gt(pass(&f).given_pages, 1600);
+	for (int i = 0; i < 20; i++)
+		fill(&f, 1);
+	ck_assert_int_eq(stat(path, &after), 0);
+	ck_assert_int_lt(after.st_size, before.st_size / 4);
+	ck_assert_uint_eq(f.broken, 0);
+	fixture_reopen(&f);
+	fill(&f, 1);
+	fixture_close(&f);
+	check_tables_equal(&f);
+	free(noise);
+	fixture_end(&f);
+}
+END_TEST
+
+/* On a disk without a byte left retention takes what is over with the help of the reserve; what is under way has room then. */
+START_TEST(a_full_disk_gets_room)
+{
+	uint8_t *noise = memory_zero(15000);
+	struct store_purge due = {.kind = STORE_PURGE_DUE};
+	struct store_disk disk = {0};
+	struct fixture f;
+	unsigned runs = 0;
+	char path[300];
+	FILE *ballast;
+
+	fixture_init(&f);
+	if (!fixture_mount_small_disk(&f, "8m")) /* then tests/integration/disk.mjs alone shows it */
+		goto out;
+	f.options.wall_ms = test_wall_ms;
+	f.options.wal_mib = 1;
+	f.options.reserve_bytes = 2 << 20;
+	f.options.low_bytes = 256 << 10;
+	f.options.retention = (struct store_retention){.runs_ms = RUNS_MS, .entries_ms = ENTRIES_MS, .every_ms = 1LL << 40};
+	fixture_open(&f);
+	create(&f, "open", NULL);
+	for (; runs < 120; runs++) {
+		for (unsigned k = 0; k < 15000; k++)
+			noise[k] = (uint8_t)((k * 7919 + runs * 104729) >> 3);
+		create(&f, text(&f, "run-%u", runs), NULL);
+		work(&f, text(&f, "run-%u", runs), ENTRY_TASK_COMPLETED, (struct bytes){noise, 15000});
+		end(&f, text(&f, "run-%u", runs));
+	}
+	fixture_reopen(&f); /* the log is in the database */
+	/* All but the reserve. */
+	snprintf(path, sizeof(path), "%s/ballast", f.folder);
+	ballast = fopen(path, "w");
+	ck_assert_ptr_nonnull(ballast);
+	setbuf(ballast, NULL);
+	while (fwrite(noise, 4096, 1, ballast) == 1)
+		;
+	fclose(ballast);
+	clock_ms += RUNS_MS;
+	ck_assert_msg(purge_and_wait(&f, &due) == 0, "%s", due.error.message);
+	ck_assert_uint_ge(due.removed_runs, runs);
+	ck_assert_uint_gt(due.given_pages, 300);
+	ck_assert_uint_eq(f.broken, 0);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 1);
+	work(&f, "open", ENTRY_TASK_COMPLETED, (struct bytes){noise, 15000});
+	ck_assert_int_eq(unlink(path), 0);
+	store_disk(f.store, &disk);
+	for (unsigned i = 0; i < 500 && disk.state != STORE_DISK_OK; i++) {
+		usleep(20000);
+		store_disk(f.store, &disk);
+	}
+	ck_assert_int_eq(disk.state, STORE_DISK_OK);
+	create(&f, "new", NULL);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 2);
+	fixture_close(&f);
+	check_tables_equal(&f);
+out:
+	free(noise);
+	fixture_end(&f);
+}
+END_TEST
+
 /* By itself, at an interval, between commits that keep coming. */
 START_TEST(passes_come_by_themselves)
 {
@@ -982,7 +1231,8 @@ START_TEST(nothing_within_its_time_is_ever_taken)
 END_TEST
 
 TEST_MAIN("store-retention", a_run_leaves_when_its_time_is_over, more_runs_than_a_chunk_holds, a_long_run_and_values_that_runs_share,
-	  a_child_stays_while_its_parent_is_open, facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays,
+	  a_child_stays_while_its_parent_is_open, a_child_of_an_open_run_is_not_purged, a_clock_that_was_ahead_keeps_nothing,
+	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays,
 	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere,
 	  erased_bytes_are_overwritten, a_definition_is_not_erased, requests_are_limited_and_answered, the_file_gets_smaller, passes_come_by_themselves,
 	  a_pass_that_was_killed_goes_on, nothing_within_its_time_is_ever_taken)
