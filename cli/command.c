@@ -342,7 +342,9 @@ int command_read_ids(struct command *command, size_t first, const char ***ids, s
 	int status = STATUS_OK;
 	for (size_t i = first; i < command->argument_count && status == STATUS_OK; i++) {
 		struct bytes text = bytes_text(command->arguments[i]);
-		if (strcmp(command->arguments[i], "-") == 0 && (status = command_read_file(command, "-", &text)) != STATUS_OK)
+		bool is_input = strcmp(command->arguments[i], "-") == 0;
+		size_t before = used;
+		if (is_input && (status = command_read_file(command, "-", &text)) != STATUS_OK)
 			break;
 		for (size_t at = 0; at < text.len;) {
 			size_t end = at;
@@ -361,6 +363,9 @@ int command_read_ids(struct command *command, size_t first, const char ***ids, s
 			}
 			at = end + 1;
 		}
+		/* A list may be empty; a variable of a script that is would be success without a word. */
+		if (!is_input && used == before && status == STATUS_OK)
+			status = command_fail(command, STATUS_USAGE, "a list that may be empty goes to standard input: -", "argument %zu is empty, an id is meant", i + 1);
 	}
 	*ids = arena_alloc(&command->arena, (used + 1) * sizeof **ids);
 	if (used > 0)

@@ -60,10 +60,13 @@ int command_document_erase(struct command *command)
 {
 	const char *reason = need_reason(command), *digest = command->arguments[0];
 	struct json *body = json_object(&command->arena), *answer;
+	struct digest parsed;
 	int status;
 
 	if (reason == NULL)
 		return STATUS_USAGE;
+	if (!digest_parse(digest, &parsed))
+		return command_fail(command, STATUS_USAGE, "the run document and `reprise fact show` name digests", "'%s' is no digest: sha256: and 64 hex digits", digest);
 	if (!command_confirm(command, "Erase every copy of %s for good?", digest))
 		return command_fail(command, STATUS_ERROR, NULL, "nothing was erased");
 	json_set_text(&command->arena, body, "content", digest);

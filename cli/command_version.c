@@ -57,8 +57,11 @@ int command_drain(struct command *command)
 {
 	struct json *body = json_object(&command->arena), *answer;
 	const char *within = command_option(command, "within");
-	int status;
+	int64_t within_ms;
+	int status = command_duration(command, "within", &within_ms);
 
+	if (status != STATUS_OK)
+		return status;
 	if (within != NULL)
 		json_set_text(&command->arena, body, "within", within);
 	if ((status = command_post(command, "/v1/drain", body, &answer)) != STATUS_OK)

@@ -88,6 +88,10 @@ await test('a reason has a limit, stays on its line, and what it holds is shown 
 	check(!/^overhead /m.test(daemon.cli('show', 'told').stdout), 'what a run cost is told when it has ended');
 	match(daemon.cli('show', 'told').stdout, /^reason    as asked\\u\{A\}status    completed\\u\{1B\}\[31m$/m, 'show');
 	match(daemon.cli('list', '--status', 'suspended').stdout, /as asked status completed\\u\{1B\}\[31m$/m, 'list');
+	for (const verb of ['pause', 'resume', 'retry', 'cancel', 'kill', 'purge'])
+		equal(daemon.cli(verb, '', ...(/cancel|kill|purge/.test(verb) ? ['--yes'] : []), ...(verb === 'purge' ? ['--reason', 'x'] : [])).code, 2, `${verb} of an empty id is not nothing`);
+	equal(daemon.cli('cancel', '-', '--yes', { input: '\n' }).code, 0, 'an empty list is');
+	equal([daemon.cli('drain', '--within', 'abc').code, daemon.cli('document', 'erase', 'abc', '--reason', 'x', '--yes').code], [2, 2], 'what is no duration, no digest');
 	equal(daemon.cli('cancel', 'told', '--yes').code, 0, 'cancel');
 	equal(daemon.cli('purge', 'told', '--yes', '--reason', 'gone\nreprise: all is well').code, 0, 'purge');
 	match(daemon.cli('show', 'told').stderr, /because: gone\\u\{A\}reprise: all is well\n$/, 'an error is one line');
