@@ -1038,8 +1038,10 @@ static int apply_task(struct state *state, const struct entry *entry, struct are
 					set_value(state, &sequence->context, instance->context);
 			}
 			set_value(state, &instance->output, output);
-		} else if (then.kind != THEN_END) { /* else nothing goes on: run.completed follows */
+		} else if (then.kind != THEN_END) {
 			advance_sequence(state, sequence, task, output, &then, entry->time_ms);
+		} else { /* nothing goes on: the run's end follows */
+			state->ended_early = true;
 		}
 		set_value(state, &state->emitted, NULL);
 		release_values(state, instance);
@@ -1277,6 +1279,8 @@ int state_may_retry(const struct state *state, struct error *error)
 	/* run.created and run.faulted alone. */
 	if (!root || state->entry_count == 2)
 		return error_set(error, ERR_EXISTS, "run %s failed before its first task, at its input or its timeout; submit it again as it should be", state->id);
+	if (state->ended_early)
+		return error_set(error, ERR_EXISTS, "run %s failed at its output, after a task had ended it (`then: end`): nothing of it is left to be done; submit it again", state->id);
 	return 0;
 }
 

@@ -126,6 +126,7 @@ struct state {
 	char id[ID_LEN_MAX + 1];
 	enum run_status status;
 	bool killed;
+	bool ended_early; /* a task ended it (`then: end`); what is left is its output, in the same decision */
 	struct value *input, *output, *error;
 	struct value *context; /* what was exported last; NULL: {} (D3) */
 	unsigned retry_count; /* how often it was gone on with */

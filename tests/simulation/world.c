@@ -413,6 +413,22 @@ static struct client *new_client(struct world *world, struct run_model *run)
 
 static void on_retry(struct world *world, void *arg);
 
+/* The workflow's own output could not be made of what its tasks gave. */
+static bool failed_at_output(const struct world *world, const struct run_model *run)
+{
+	const struct stored *last = &world->journal.entries[run->seqs[run->seq_count - 1]];
+	struct arena arena;
+	bool found = false;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < last->value_count; i++) {
+		const char *instance = json_get_text(json_parse(&arena, last->values[i].bytes, JSON_STORED, NULL, NULL), "instance");
+		found |= instance && strcmp(instance, "/output") == 0;
+	}
+	arena_close(&arena);
+	return found;
+}
+
 static void on_retried(struct engine_retry *retry)
 {
 	struct client *client = retry->owner;
@@ -425,7 +441,8 @@ static void on_retried(struct engine_retry *retry)
 			broken(world, client->run, "its retry is acknowledged, but not in the store");
 		break;
 	case ERR_EXISTS:
-		if (client->run->ended && client->run->ended_by == ENTRY_RUN_FAULTED && client->run->seq_count > 2)
+		if (client->run->ended && client->run->ended_by == ENTRY_RUN_FAULTED && client->run->seq_count > 2 &&
+		    !failed_at_output(world, client->run))
 			broken(world, client->run, "it has faulted, but its retry is refused: %s", retry->error.message);
 		world->counters.retries_refused++;
 		break;

@@ -249,6 +249,16 @@ START_TEST(refusals)
 	ck_assert_int_eq(state_may_retry(&f.state, &error), ERR_EXISTS);
 	ck_assert_str_eq(error.message, "run r1 failed before its first task, at its input or its timeout; submit it again as it should be");
 	fixture_close(&f);
+
+	/* The task that ended it is not done again for an output that is not as it should be. */
+	fixture_open(&f, "[" SET("a", "1", ",\"then\":\"end\"") "," SET("b", "2", "") "],\"output\":{\"schema\":{\"document\":{\"type\":\"string\"}}}");
+	fixture_submit(&f, "{}");
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	fixture_simple(&f, TRIGGER_RETRY);
+	ck_assert_uint_eq(f.decision.entry_count, 0);
+	ck_assert_int_eq(state_may_retry(&f.state, &error), ERR_EXISTS);
+	ck_assert_ptr_nonnull(strstr(error.message, "failed at its output, after a task had ended it"));
+	fixture_close(&f);
 }
 END_TEST
 
