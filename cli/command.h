@@ -137,6 +137,8 @@ int run_exit_status(const struct json *run);
 bool run_has_overhead(const struct json *run); /* there are figures of its times: it has ended */
 /* POST a run until the daemon has answered; the id makes that safe. */
 int run_submit(struct command *command, const struct json *body, struct json **run);
+/* Show a run that was begun or gone on with; with --wait when it has ended, and its outcome is the status then. */
+int run_show_outcome(struct command *command, const char *id, struct json *run, int64_t timeout_ms);
 /* --status, checked; NULL: any. STATUS_USAGE, told. */
 int run_status_option(struct command *command, const char **word);
 /* Wait until it has ended. timeout_ms < 0: no limit. Bears a daemon that restarts. STATUS_WAIT_TIMEOUT is told. */

@@ -1,38 +1,6 @@
 /* reprise retry: go on with runs that have faulted. */
 #include "cli/command.h"
 
-/* Shows one run that was begun or gone on with; waits for it first where that is asked for. Its outcome is the status then. */
-static int show_outcome(struct command *command, const char *id, struct json *run, int64_t timeout_ms)
-{
-	bool wait = command_flag(command, "wait");
-	int status = STATUS_OK;
-
-	if (wait) {
-		const char *include = command->output.format == FORMAT_TEXT ? "output" : "all";
-		if ((status = run_wait(command, id, timeout_ms, include, &run)) != STATUS_OK)
-			return status;
-		status = run_exit_status(run);
-	}
-	switch (command->output.format) {
-	case FORMAT_JSON:
-	case FORMAT_JSONL:
-		output_json(&command->output, run);
-		break;
-	case FORMAT_IDS:
-		output_line(&command->output, "%s", id);
-		break;
-	case FORMAT_TEXT:
-		if (wait)
-			run_print(command, run);
-		else
-			output_line(&command->output, "%s  %s", id, json_get_text(run, "status"));
-		break;
-	}
-	if (status != STATUS_OK)
-		run_print_error(command, run);
-	return status;
-}
-
 static int read_wait(struct command *command, int64_t *timeout_ms)
 {
 	*timeout_ms = -1;
@@ -65,7 +33,7 @@ int command_retry(struct command *command)
 		worst = status > worst ? status : worst;
 	}
 	for (size_t i = 0; i < count; i++)
-		if (runs[i] != NULL && (status = show_outcome(command, ids[i], runs[i], timeout_ms)) != STATUS_OK)
+		if (runs[i] != NULL && (status = run_show_outcome(command, ids[i], runs[i], timeout_ms)) != STATUS_OK)
 			worst = status > worst ? status : worst;
 	return worst;
 }

@@ -66,28 +66,5 @@ int command_submit(struct command *command)
 
 	if ((status = run_submit(command, body, &run)) != STATUS_OK)
 		return status;
-	if (wait) {
-		const char *include = command->output.format == FORMAT_TEXT ? "output" : command->output.format == FORMAT_IDS ? NULL : "all";
-		if ((status = run_wait(command, id, timeout_ms, include, &run)) != STATUS_OK)
-			return status;
-		status = run_exit_status(run);
-	}
-	switch (command->output.format) {
-	case FORMAT_JSON:
-	case FORMAT_JSONL:
-		output_json(&command->output, run);
-		break;
-	case FORMAT_IDS:
-		output_line(&command->output, "%s", id);
-		break;
-	case FORMAT_TEXT:
-		if (wait)
-			run_print(command, run);
-		else
-			output_line(&command->output, "%s  %s  %s", id, json_get_text(run, "status"), run_workflow_text(command, run));
-		break;
-	}
-	if (wait && status != STATUS_OK)
-		run_print_error(command, run);
-	return status;
+	return run_show_outcome(command, id, run, timeout_ms);
 }

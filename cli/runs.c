@@ -428,3 +428,34 @@ int run_status_option(struct command *command, const char **word)
 			return STATUS_OK;
 	return command_fail(command, STATUS_USAGE, "one of: pending, running, waiting, suspended, cancelled, faulted, completed", "--status %s is unknown", *word);
 }
+
+int run_show_outcome(struct command *command, const char *id, struct json *run, int64_t timeout_ms)
+{
+	bool wait = command_flag(command, "wait");
+	int status = STATUS_OK;
+
+	if (wait) {
+		const char *include = command->output.format == FORMAT_TEXT ? "output" : command->output.format == FORMAT_IDS ? NULL : "all";
+		if ((status = run_wait(command, id, timeout_ms, include, &run)) != STATUS_OK)
+			return status;
+		status = run_exit_status(run);
+	}
+	switch (command->output.format) {
+	case FORMAT_JSON:
+	case FORMAT_JSONL:
+		output_json(&command->output, run);
+		break;
+	case FORMAT_IDS:
+		output_line(&command->output, "%s", id);
+		break;
+	case FORMAT_TEXT:
+		if (wait)
+			run_print(command, run);
+		else
+			output_line(&command->output, "%s  %s  %s", id, json_get_text(run, "status"), run_workflow_text(command, run));
+		break;
+	}
+	if (status != STATUS_OK)
+		run_print_error(command, run);
+	return status;
+}

@@ -58,10 +58,12 @@ static int drop_labels(struct connection *connection, uint64_t run, struct error
 			run_for(connection, search_labels_sql, run, error);
 		for (size_t i = 0; json_is(labels, JSON_OBJECT) && i < json_count(labels) && error->code == ERR_NONE; i++) {
 			const struct json_member *member = &labels->object.members[i];
-			sqlite3_stmt *statement = statement_take(connection, drop_label_sql, error);
+			sqlite3_stmt *statement;
 
-			if (statement == NULL || !json_is(member->value, JSON_STRING))
+			if (!json_is(member->value, JSON_STRING))
 				continue;
+			if ((statement = statement_take(connection, drop_label_sql, error)) == NULL)
+				break;
 			bind_text(statement, 1, member->name);
 			bind_text(statement, 2, member->value->string.text);
 			bind_number(statement, 3, run);

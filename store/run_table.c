@@ -30,9 +30,10 @@ static const char stretches_sql[] =
 	"coalesce((SELECT max(seq_first) FROM run_entry WHERE run = ?1 AND seq_first <= ?2), 0) ORDER BY e.seq_first";
 static const char entries_sql[] = "SELECT seq, bytes FROM entry WHERE seq >= ?1 AND seq < ?2 ORDER BY seq LIMIT ?3";
 
-int run_table_find(struct connection *connection, const char *id, uint64_t *run, struct error *error)
+/* status NULL: only the row's number, which the index has. */
+static int find(struct connection *connection, const char *id, uint64_t *run, enum run_status *status, struct error *error)
 {
-	sqlite3_stmt *statement = statement_take(connection, find_sql, error);
+	sqlite3_stmt *statement = statement_take(connection, status != NULL ? find_status_sql : find_sql, error);
 	int step;
 
 	if (statement == NULL)
@@ -44,27 +45,19 @@ int run_table_find(struct connection *connection, const char *id, uint64_t *run,
 	if (step == 0)
 		return error_set(error, ERR_NOT_FOUND, "there is no run %.64s", id);
 	*run = column_number(statement, 0);
+	bool known = status == NULL || run_status_parse((const char *)sqlite3_column_text(statement, 1), status);
 	statement_end(statement);
-	return 0;
+	return known ? 0 : error_set(error, ERR_CORRUPT, "run %.64s has a status that does not exist", id);
+}
+
+int run_table_find(struct connection *connection, const char *id, uint64_t *run, struct error *error)
+{
+	return find(connection, id, run, NULL, error);
 }
 
 int run_table_find_status(struct connection *connection, const char *id, uint64_t *run, enum run_status *status, struct error *error)
 {
-	sqlite3_stmt *statement = statement_take(connection, find_status_sql, error);
-	int step;
-
-	if (statement == NULL)
-		return error->code;
-	bind_text(statement, 1, id);
-	step = statement_step(connection, statement, error);
-	if (step < 0)
-		return error->code;
-	if (step == 0)
-		return error_set(error, ERR_NOT_FOUND, "there is no run %.64s", id);
-	*run = column_number(statement, 0);
-	bool known = run_status_parse((const char *)sqlite3_column_text(statement, 1), status);
-	statement_end(statement);
-	return known ? 0 : error_set(error, ERR_CORRUPT, "run %.64s has a status that does not exist", id);
+	return find(connection, id, run, status, error);
 }
 
 static const char purged_sql[] = "SELECT 1 FROM run_tombstone WHERE id = ?1";

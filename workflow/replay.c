@@ -156,10 +156,10 @@ static bool same(const struct replay *r, const struct entry *expected, const str
 		json_remove(a, by_writer[i]);
 		json_remove(b, by_writer[i]);
 	}
-	if (!r->tells_waiting) {
+	if (!r->tells_waiting)
 		json_remove(b, "waits");
+	if (!json_get(a, "wakes")) /* older builds left it out; a start then looks at the run, which is never wrong */
 		json_remove(b, "wakes");
-	}
 	if (expected->kind == ENTRY_TASK_STARTED) { /* how far back a listener looks is configuration */
 		json_remove(a, "since");
 		json_remove(b, "since");

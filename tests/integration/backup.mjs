@@ -266,7 +266,7 @@ await test('a restore that is killed anywhere leaves the journal as it was, or s
 	await daemon.stop();
 });
 
-await test('the kept journal of each earlier schema opens after kills in its migration, verifies, and has the runs that it had; a copy of it can be restored', async () => {
+await test('the kept journal of each earlier schema opens after kills in its migration, verifies, and has the runs that it had, which are decided the same; a copy of it can be restored', async () => {
 	const folder = join(root, 'tests/journals'), files = readdirSync(folder).filter(name => /^schema-\d{4}\.db\.zst$/.test(name)).sort();
 	check(files.length >= 5, `${files.length} kept journals`);
 	let kills = 0;
@@ -286,6 +286,8 @@ await test('the kept journal of each earlier schema opens after kills in its mig
 		await daemon.start();
 		for (const [id, status] of ended)
 			equal((await daemon.run(id)).status, status, `${file}: ${id}`);
+		const replayed = daemon.cli('replay', ...ended.map(([id]) => id));
+		equal(replayed.code, 0, `${file}: its runs are decided as they were (${replayed.stderr})`);
 		daemon.verifyJournal();
 		const path = join(daemon.folder, 'copy.db'), data = join(daemon.folder, 'restored');
 		equal(daemon.cli('journal', 'backup', path).code, 0, 'backup');
