@@ -56,7 +56,8 @@ await test('ok, low, full and back: new work is refused first, what is under way
 	const { pid } = daemon, acknowledged = [], reserve = join(outside, 'data/reserve');
 	check(statSync(reserve).blocks * 512 >= 1 << 20, 'the reserve is really allocated');
 	equal([await state(daemon), (await daemon.ask('GET', '/readyz')).status], [OK, 200], 'at the start');
-	await sim.script({ cadence: { firstByteMs: 300 } });
+	// So slow that it is still under way when the disk is full, however long the checks before take.
+	await sim.script({ cadence: { firstByteMs: 2000 } });
 	for (let i = 0; i < 10; i++) {
 		await daemon.post('/v1/runs', setOf(`before-${i}`, i), 201);
 		acknowledged.push(`before-${i}`);
@@ -67,10 +68,11 @@ await test('ok, low, full and back: new work is refused first, what is under way
 	// Low: the reserve is given back with the first commit that finds no room, or the look around sees that there is none.
 	fill();
 	await until('the disk is low', async () => await state(daemon) === LOW, 10_000, 20);
+	const events = (await daemon.events('under-way')).length;
+	await sim.script({ cadence: { firstByteMs: 8000 } });
 	await checkNotReady(daemon);
 	await checkClosed(daemon, 'while-low');
 	await checkReads(daemon, 'before-3');
-	const events = (await daemon.events('under-way')).length;
 	await until('what is under way goes on', async () => (await daemon.events('under-way')).length > events, 10_000);
 	await until('with the room of the reserve', () => !existsSync(reserve), 10_000);
 
@@ -89,6 +91,7 @@ await test('ok, low, full and back: new work is refused first, what is under way
 	equal(daemon.child?.pid, pid, 'the same process');
 
 	free();
+	await sim.script({ cadence: { firstByteMs: 50 } });
 	await until('all is well again', async () => await state(daemon) === OK && (await daemon.ask('GET', '/readyz')).status === 200, 10_000, 50);
 	check(statSync(reserve).blocks * 512 >= 1 << 20, 'there is a reserve again');
 	await daemon.post('/v1/runs', setOf('after'), 201);
