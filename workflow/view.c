@@ -777,6 +777,10 @@ struct json *view_end(struct view *v)
 	if (v->events_left_out > 0)
 		json_set_number(v->arena, run, "eventsLeftOut", (double)v->events_left_out);
 
+	/* What still waits has waited until the last entry, too. */
+	for (const struct wait_view *at = v->waits; at && !v->ended_ms; at = at->next)
+		if (at->waits && at->since_ms != 0)
+			interval_add(&v->queued, (at->since_ms - v->created_ms) * 1000, (v->last_ms - v->created_ms) * 1000);
 	/* The run's own record knows the wall time to the microsecond and the stages outside attempts; without it (still under way): what
 	 * the attempts say, and the time between the entries. */
 	const struct json *stages = json_get(v->record, "stages");

@@ -236,6 +236,23 @@ START_TEST(run_document)
 }
 END_TEST
 
+/* A wait under way counts as queued, not as overhead, in the document of an open run whose other branch goes on. */
+START_TEST(waits_of_an_open_run)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"branches\":[{\"w\":{\"wait\":{\"seconds\":60}}},{\"c\":{" CALL "}}]}}}]");
+	fixture_submit(&f, "{}");
+	f.wall_ms += 5000;
+	fixture_fail(&f, "/do/0/f/fork/branches/1/c@1", 1, FAILURE_STALLED, 3);
+	const struct json *overhead = json_get(view_run(&f.arena, f.entries, f.count, f.definition, "test.example/log", VIEW_ALL), "overhead");
+	ck_assert_double_ge(json_get_number(overhead, "wallMs", 0), 5000);
+	ck_assert_double_eq(json_get_number(overhead, "queuedMs", 0), json_get_number(overhead, "wallMs", -1));
+	ck_assert_double_eq(json_get_number(overhead, "overheadMs", -1), 0);
+	fixture_close(&f);
+}
+END_TEST
+
 /* A try that is retried shows how often its list was begun. */
 START_TEST(attempts_of_a_try)
 {
@@ -450,4 +467,4 @@ START_TEST(large_inputs_are_shown_once)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-view", pages_give_the_same_document, folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, facts_and_events_are_limited, intervals, overhead_adds_up, include_words, run_document, attempts_of_a_try, other_ends, cloud_events)
+SUITE_MAIN("workflow-view", pages_give_the_same_document, folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, facts_and_events_are_limited, intervals, overhead_adds_up, include_words, run_document, waits_of_an_open_run, attempts_of_a_try, other_ends, cloud_events)
