@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/command.h"
@@ -53,7 +54,7 @@ int command_journal_backup(struct command *command)
 			output_note(&command->output, "cancelled");
 		return status;
 	}
-	if (command->argument_count == 0)
+	if (command->argument_count == 0 || command->arguments[0][0] == '\0')
 		return command_fail(command, STATUS_USAGE, "reprise journal backup --help", "DEST is missing: the file to make");
 	json_set_text(&command->arena, body, "path", absolute(command, command->arguments[0]));
 	int status = command_post(command, "/v1/journal/backup", body, &answer);
@@ -120,11 +121,14 @@ int command_journal_restore(struct command *command)
 	struct bytes *checkpoints = arena_alloc(&command->arena, CHECKPOINTS_MAX * sizeof *checkpoints);
 	const char *data_dir = command_option(command, "data");
 	struct store_restore *restore = arena_zero(&command->arena, sizeof *restore);
+	struct stat source;
 	struct error error;
 	if (data_dir == NULL)
 		data_dir = getenv("REPRISE_DATA");
 	if (data_dir == NULL || *data_dir == '\0')
 		return command_fail(command, STATUS_USAGE, "reprise journal restore --help", "--data DIR is missing: the folder to restore into");
+	if (stat(command->arguments[0], &source) == 0 && !S_ISREG(source.st_mode))
+		return command_fail(command, STATUS_USAGE, NULL, "%s is no file: name the one that `reprise journal backup` made", command->arguments[0]);
 	*restore = (struct store_restore){.source = command->arguments[0], .data_dir = data_dir, .checkpoints = checkpoints, .replace = command_flag(command, "yes"),
 					  .original_is_gone = command_flag(command, "original-is-gone"), .new_log = command_flag(command, "new-log")};
 	for (const char *path; (path = command_option_at(command, "checkpoint", restore->checkpoint_count)) != NULL; restore->checkpoint_count++) {

@@ -210,7 +210,7 @@ int retention_table_explain_run(struct connection *connection, const char *id, s
 		if (tombstone.kept_ms > 0)
 			error_set(error, ERR_GONE, "run %.64s ended on %s and was removed on %s by retention (retention.runs: %s)", id, ended, purged, kept);
 		else
-			error_set(error, ERR_GONE, "run %.64s ended on %s and was purged on %s%s%.200s", id, ended, purged,
+			error_set(error, ERR_GONE, "run %.64s ended on %s and was purged on %s%s%s", id, ended, purged,
 				  tombstone.reason[0] != '\0' ? " because: " : "", tombstone.reason);
 	}
 	arena_close(&arena);
@@ -232,7 +232,7 @@ int retention_table_explain_content(struct connection *connection, const struct 
 
 		digest_text(digest, text);
 		time_text((int64_t)column_number(statement, 0), erased);
-		error_set(error, ERR_GONE, "%s was erased on %s%s%.200s", text, erased, reason != NULL ? " because: " : "", reason != NULL ? reason : "");
+		error_set(error, ERR_GONE, "%s was erased on %s%s%s", text, erased, reason != NULL ? " because: " : "", reason != NULL ? reason : "");
 		statement_end(statement);
 	}
 	return error->code;

@@ -164,11 +164,13 @@ await test('a damaged copy, one that is none, and one of a newer schema are refu
 	await daemon.ended('one');
 	equal(daemon.cli('journal', 'backup', path).code, 0, 'backup');
 	match(daemon.cli('journal', 'backup', join(daemon.data, 'no/such/folder/copy.db')).stderr, /the folder has to be there.*No such file/, 'a folder that is not there');
+	equal(daemon.cli('journal', 'backup', '').code, 2, 'no name');
 	const entries = cli('journal', 'verify', path);
 	equal([entries.code, entries.stderr.trim().split('\n').length], [25, 2], `a database is no file of entries (${entries.stderr})`);
 	match(entries.stderr, /is a database, not entries.*\n.*journal restore .* --new-log/, 'and what to do with it');
 	await daemon.stop();
 	const good = readFileSync(path), restore = file => cli('journal', 'restore', file, '--data', data, '--original-is-gone');
+	match(restore(daemon.folder).stderr, /is no file: name the one that `reprise journal backup` made/, 'a folder');
 	const cases = [
 		[() => copyFileSync(path, bad) ?? sqlite(bad, 'DROP TRIGGER entry_update; UPDATE entry SET bytes = CAST(replace(CAST(bytes AS TEXT), \'completed\', \'completeD\') AS BLOB) WHERE seq = (SELECT max(seq) FROM entry WHERE instr(CAST(bytes AS TEXT), \'completed\') > 0)'), 23, /journal-entry|journal-changed/],
 		[() => copyFileSync(path, bad) ?? sqlite(bad, 'DROP TRIGGER journal_delete; DROP TRIGGER entry_delete; PRAGMA foreign_keys=0; DELETE FROM entry WHERE seq > 3; DELETE FROM journal WHERE seq > 3'), 23, /journal-rolled-back|journal-changed/],
