@@ -2,72 +2,13 @@
 // Needs Node 20 and nothing else. REPRISE_SIM names the program (default build/tests/sim/reprise-sim).
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import http from 'node:http';
 import net from 'node:net';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { check, equal, exitOf, finish, firstLine, folder as makeFolder, launch, pause, programs, test, until } from '../support/harness.mjs';
+import { ask, control, rawAsk, script, start, state, stop, tokens } from '../support/sim.mjs';
 
 const folder = makeFolder('sim');
-
-// ---- The program ----
-
-async function start(...options) {
-	const child = launch(programs.sim, ['--control-port', '0', ...options]);
-	const line = await firstLine(child, 'reprise-sim');
-	const ready = /^reprise-sim ready http:\/\/127\.0\.0\.1:(\d+) control http:\/\/127\.0\.0\.1:(\d+)$/.exec(line);
-	check(ready, `ready line: ${line}`);
-	return { child, port: Number(ready[1]), control: Number(ready[2]), agent: new http.Agent({ keepAlive: true, maxSockets: Infinity }),
-		get errors() { return child.errors; } };
-}
-
-async function stop(sim) {
-	sim.agent.destroy();
-	sim.child.kill('SIGTERM');
-	equal(await exitOf(sim.child), { code: 0, signal: null }, `end after SIGTERM (${sim.errors})`);
-}
-
-// One HTTP exchange; never throws for what the server does, but tells in `broken`.
-function ask(port, method, path, body, { agent, headers = {}, abortAfter } = {}) {
-	return new Promise(done => {
-		const result = { status: 0, headers: {}, text: '', pieces: [], times: [], began: performance.now(), broken: null };
-		const finish = broken => { result.broken ??= broken; result.body = Buffer.concat(result.pieces);
-			result.text = result.body.toString(); result.ms = performance.now() - result.began; done(result); };
-		const request = http.request({ host: '127.0.0.1', port, method, path, agent: agent ?? false,
-			headers: { ...(body === undefined ? {} : { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) }), ...headers } }, response => {
-			result.status = response.statusCode;
-			result.headers = response.headers;
-			response.on('data', data => {
-				result.pieces.push(data);
-				result.times.push(performance.now() - result.began);
-				if (abortAfter !== undefined && result.pieces.length >= abortAfter)
-					request.destroy();
-			});
-			response.on('end', () => finish(null));
-			response.on('error', error => finish(error.code ?? error.message));
-			response.on('aborted', () => finish('aborted'));
-		});
-		request.on('error', error => finish(error.code ?? error.message));
-		if (abortAfter === 0)
-			request.on('socket', socket => socket.on('connect', () => setTimeout(() => request.destroy(), 60)));
-		request.end(body);
-	});
-}
-
-const control = async (sim, method, path, body) => {
-	const answer = await ask(sim.control, method, path, body === undefined ? undefined : JSON.stringify(body));
-	return { ...answer, json: JSON.parse(answer.text) };
-};
-const state = async sim => {
-	const { json } = await control(sim, 'GET', '/__sim/state');
-	equal(json.completed + json.cancelled + json.faulted + json.rejected + json.inFlight, json.requests, 'each request has one end');
-	return json;
-};
-const script = async (sim, text) => {
-	const answer = await control(sim, 'POST', '/__sim/script', text);
-	equal(answer.status, 200, `script (${answer.text})`);
-	equal((await control(sim, 'POST', '/__sim/reset')).status, 200, 'reset');
-};
 
 const section = 'Acme Works was founded in 1921. Nothing else happened.\nŽofie Čapková works at Acme Works.';
 const prompt = text => `Extract the facts.\n<section>\n${text}\n</section>`;
@@ -99,18 +40,6 @@ function read(text) {
 		}
 	}
 	return result;
-}
-
-// Four bytes, and the rest of the UTF-8 sequence that the fourth stands in.
-function tokens(text) {
-	const bytes = Buffer.from(text);
-	let count = 0;
-	for (let at = 0; at < bytes.length; count++) {
-		at += 4;
-		while (at < bytes.length && (bytes[at] & 0xc0) === 0x80)
-			at++;
-	}
-	return count;
 }
 
 const facts = text => JSON.parse(text).facts;
@@ -409,21 +338,6 @@ await test('splitUtf8 cuts an event and a UTF-8 sequence over two writes', async
 const faulty = (fault, more = {}) => script(sim, { faults: [{ on: 1, ...fault }], ...more });
 const good = async what => check(read((await chat(sim)).text).done, `${what}: the next request is answered`);
 
-// What a client that only has a socket sees.
-function rawAsk(target, text, { end = false, linger = 2000 } = {}) {
-	return new Promise(done => {
-		const socket = net.connect(target.port, '127.0.0.1');
-		const result = { text: '', ended: false, error: null };
-		const timer = setTimeout(() => socket.destroy(), linger);
-		socket.setEncoding('utf8');
-		socket.on('connect', () => { socket.write(text); if (end) socket.end(); });
-		socket.on('data', data => { result.text += data; });
-		socket.on('end', () => { result.ended = true; });
-		socket.on('error', error => { result.error = error.code; });
-		socket.on('close', () => { clearTimeout(timer); done(result); });
-	});
-}
-
 for (const stream of [true, false]) {
 	const how = stream ? 'stream' : 'plain';
 	const body = request(prompt(section), { stream });
@@ -709,7 +623,7 @@ await test('--delay, --model, --connections-max and --sections-max hold; SIGTERM
 await test('mistakes on the command line end with status 2 and a word, a taken port with 1', async () => {
 	const path = join(folder, 'bad.json');
 	writeFileSync(path, '{"answer":{"mode":"nope"}}');
-	for (const [options, status, word] of [[['--port', 'x'], 2, '--port'], [['--port', '70000'], 2, '65535'], [['--kind', 'vllm'], 2, 'vllm'],
+	for (const [options, status, word] of [[['--port', 'x'], 2, '--port'], [['--port', '70000'], 2, '65535'], [['--kind', 'gpt'], 2, 'gpt'],
 		[['--what', '1'], 2, '--what'], [['--script'], 2, '--script'], [['--connections-max', '4097'], 2, '4096'],
 		[['--sections-max', '100001'], 2, '100000'], [['--script', path], 2, '/answer/mode'],
 		[['--script', join(folder, 'none.json')], 1, 'none.json'], [['--port', String(sim.port)], 1, 'address already in use']]) {

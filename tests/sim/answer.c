@@ -7,6 +7,9 @@
 #include "tests/sim/extract.h"
 #include "workflow/base/check.h"
 
+enum { VOCABULARY = 32000 };
+#define GREEDY_BELOW 1e-5 /* a temperature below it picks the most likely token; runtimes say so, vLLM in these words */
+
 static bool inside_sequence(uint8_t c)
 {
 	return (c & 0xc0) == 0x80;
@@ -34,6 +37,19 @@ uint64_t token_count(struct bytes text)
 			at++;
 	}
 	return count;
+}
+
+void print_token_ids(struct bytes text, struct buffer *out)
+{
+	buffer_add_char(out, '[');
+	for (size_t at = 0; at < text.len;) {
+		struct bytes token = {text.data + at, text.len - at};
+
+		token.len = token_bytes(token, 1);
+		buffer_printf(out, "%s%u", at > 0 ? "," : "", (unsigned)(random_hash(0, token) % VOCABULARY));
+		at += token.len;
+	}
+	buffer_add_char(out, ']');
 }
 
 /* The offset of a line that holds just `mark`, from `from` on; message.len + 1 if there is none. */
@@ -231,9 +247,30 @@ static const struct answer *pick(const struct script *script, double unit)
 	return &script->answers[script->answer_count - 1];
 }
 
+/* What a sampling runtime gives: another draw for each request, whatever its seed; the same each time without sampling. */
+static const struct answer *pick_sampled(const struct script *script, const struct ask *ask, uint64_t ordinal)
+{
+	if (ask->temperature < GREEDY_BELOW)
+		return &script->answers[0];
+	return pick(script, random_unit(random_draw(script->seed, ordinal, RANDOM_ANSWER, 0)));
+}
+
+static const struct answer *pick_seeded(const struct script *script, const struct ask *ask, const struct reply *reply)
+{
+	uint64_t shift = script->mode == MODE_RELOAD_SHIFT ? reply->loads - 1 : 0;
+	const struct answer *answer;
+
+	if (ask->seed_ignored)
+		answer = pick_sampled(script, ask, reply->ordinal);
+	else
+		answer = pick(script, random_unit(random_hash(script->seed ^ random_hash(ask->seed, ask->prompt), ask->prompt)));
+	return &script->answers[((uint64_t)(answer - script->answers) + shift) % script->answer_count];
+}
+
 static void choose_text(const struct script *script, const struct ask *ask, bool ungrounded, struct arena *arena, struct reply *reply)
 {
 	const struct answer *answer = NULL;
+	uint64_t turn = reply->ordinal - 1;
 
 	if (ungrounded) {
 		reply->text = print_facts(ask, true, arena);
@@ -241,23 +278,39 @@ static void choose_text(const struct script *script, const struct ask *ask, bool
 	}
 	switch (script->mode) {
 	case MODE_EXTRACT:
-		reply->text = ask->has_section ? print_facts(ask, false, arena) : make_plain(ask, arena);
-		return;
+		break;
 	case MODE_FIXED:
-		answer = &script->answers[(reply->ordinal - 1) % script->answer_count];
+		answer = &script->answers[turn % script->answer_count];
 		break;
 	case MODE_WEIGHTED:
 		answer = pick(script, random_unit(random_draw(script->seed, reply->ordinal, RANDOM_ANSWER, 0)));
 		break;
-	case MODE_SEEDED:
-		answer = pick(script, random_unit(random_hash(script->seed ^ random_hash(ask->seed, ask->prompt), ask->prompt)));
+	case MODE_SEEDED: case MODE_RELOAD_SHIFT:
+		answer = pick_seeded(script, ask, reply);
+		break;
+	case MODE_SEED_IGNORED:
+		answer = pick_sampled(script, ask, reply->ordinal);
+		break;
+	case MODE_COLD_FIRST:
+		answer = &script->answers[reply->since_load == 1 ? 0 : 1];
+		break;
+	case MODE_CACHE_PATH:
+		answer = &script->answers[reply->prompt_seen ? 0 : 1];
+		break;
+	case MODE_SCHEDULE:
+		answer = &script->answers[script->schedule[turn < script->schedule_count ? turn : script->schedule_count - 1]];
 		break;
 	case MODE_COUNT:
 		break;
 	}
-	CHECK(answer != NULL);
+	if (script->greedy != NULL && ask->temperature < GREEDY_BELOW)
+		answer = script->greedy;
+	if (answer == NULL) {
+		reply->text = ask->has_section ? print_facts(ask, false, arena) : make_plain(ask, arena);
+		return;
+	}
 	reply->text = arena_bytes(arena, bytes_text(answer->text));
-	if (answer->reasoning != NULL)
+	if (answer->reasoning != NULL && !ask->no_reasoning)
 		reply->reasoning = arena_bytes(arena, bytes_text(answer->reasoning));
 }
 
@@ -266,9 +319,13 @@ static void cut_at_stops(const struct ask *ask, struct reply *reply)
 	for (size_t i = 0; i < ask->stop_count; i++) {
 		const uint8_t *hit = memmem(reply->text.data, reply->text.len, ask->stops[i], strlen(ask->stops[i]));
 
-		if (hit != NULL)
+		if (hit != NULL) {
 			reply->text.len = (size_t)(hit - reply->text.data);
+			reply->stop_hit = ask->stops[i];
+		}
 	}
+	if (reply->stop_hit != NULL && ask->keeps_stop)
+		reply->text.len += strlen(reply->stop_hit);
 }
 
 /* Reasoning is paid from the same budget, and first. */
@@ -281,13 +338,15 @@ static void cut_at_tokens(uint64_t tokens_max, struct reply *reply)
 	reply->reasoning.len = token_bytes(reply->reasoning, tokens_max);
 	reply->text.len = token_bytes(reply->text, tokens_max > reasoning ? tokens_max - reasoning : 0);
 	reply->finish = "length";
+	reply->stop_hit = NULL;
 }
 
-void answer_make(const struct script *script, const struct ask *ask, const struct fault *fault, uint64_t ordinal,
-	struct arena *arena, struct reply *reply)
+void answer_make(const struct fault *fault, struct arena *arena, struct reply *reply)
 {
-	*reply = (struct reply){.ordinal = ordinal, .model = ask->model, .finish = "stop"};
-	choose_text(script, ask, fault->kind == FAULT_UNGROUNDED, arena, reply);
+	const struct ask *ask = reply->ask;
+
+	reply->finish = "stop";
+	choose_text(reply->script, ask, fault->kind == FAULT_UNGROUNDED, arena, reply);
 	if (fault->kind == FAULT_NOT_JSON)
 		reply->text = BYTES_OF("I am sorry, but I would rather tell you about the weather: it is fine.");
 	cut_at_stops(ask, reply);

@@ -7,7 +7,7 @@
 
 enum { STATE_BYTES_MAX = 128 * 1024 * 1024 /* two full tallies and the largest body are below 60 MiB */ };
 
-static void reply_json(struct http_connection *connection, int status, const char *name, const char *text)
+static void reply_word(struct http_connection *connection, int status, const char *name, const char *text)
 {
 	struct buffer body;
 
@@ -19,12 +19,35 @@ static void reply_json(struct http_connection *connection, int status, const cha
 	buffer_close(&body);
 }
 
+static void print_runtime(const struct runtime *runtime, struct buffer *out)
+{
+	buffer_printf(out, ",\"runtime\":{\"ready\":%s,\"instance\":%llu,\"running\":%llu,\"waiting\":%llu,\"abandoned\":%llu,"
+		"\"promptTokens\":%llu,\"cachedTokens\":%llu,\"generatedTokens\":%llu,\"models\":{",
+		runtime->phase == RUNTIME_READY ? "true" : "false", (unsigned long long)runtime->instance,
+		(unsigned long long)runtime->running, (unsigned long long)runtime->waiting, (unsigned long long)runtime->abandoned,
+		(unsigned long long)runtime->prompt_tokens, (unsigned long long)runtime->cached_tokens,
+		(unsigned long long)runtime->text_tokens);
+	for (size_t i = 0; i < runtime->model_count; i++) {
+		const struct model_state *model = runtime->models[i];
+
+		if (i > 0)
+			buffer_add_char(out, ',');
+		json_print_string(model->name, strlen(model->name), out);
+		buffer_printf(out, ":{\"loaded\":%s,\"loads\":%llu,\"sinceLoad\":%llu}", model->loaded ? "true" : "false",
+			(unsigned long long)model->loads, (unsigned long long)model->since_load);
+	}
+	buffer_add_text(out, "}}");
+}
+
 static void reply_state(struct sim *sim, struct http_connection *connection)
 {
 	struct buffer body;
 
 	buffer_init(&body, STATE_BYTES_MAX);
 	counters_print(&sim->counters, sim->product.connection_count, sim->product.connections_refused, &body);
+	body.len -= strlen("}\n");
+	print_runtime(&sim->runtime, &body);
+	buffer_add_text(&body, "}\n");
 	http_reply(connection, 200, "application/json", "", buffer_bytes(&body));
 	buffer_close(&body);
 }
@@ -35,12 +58,13 @@ static void replace_script(struct sim *sim, struct http_connection *connection)
 	struct script *script = script_new(buffer_bytes(&connection->body), &sim->defaults, &error);
 
 	if (script == NULL) {
-		reply_json(connection, 400, "error", error.message);
+		reply_word(connection, 400, "error", error.message);
 		return;
 	}
-	script_free(sim->script);
+	script_release(sim->script);
 	sim->script = script;
-	reply_json(connection, 200, "status", "ok");
+	sim_apply_script(sim);
+	reply_word(connection, 200, "status", "ok");
 }
 
 static bool on_header(struct http_connection *connection)
@@ -61,9 +85,15 @@ static void on_request(struct http_connection *connection)
 		replace_script(sim, connection);
 	} else if (post && bytes_equal_text(path, "/__sim/reset")) {
 		counters_reset(&sim->counters);
-		reply_json(connection, 200, "status", "ok");
+		reply_word(connection, 200, "status", "ok");
+	} else if (post && bytes_equal_text(path, "/__sim/reload")) {
+		sim_reload(sim);
+		reply_word(connection, 200, "status", "ok");
+	} else if (post && bytes_equal_text(path, "/__sim/flush")) {
+		runtime_flush_cache(&sim->runtime);
+		reply_word(connection, 200, "status", "ok");
 	} else {
-		reply_json(connection, 404, "error", "known: GET /__sim/state, POST /__sim/script, POST /__sim/reset");
+		reply_word(connection, 404, "error", "known: GET /__sim/state, POST /__sim/script, /__sim/reset, /__sim/reload, /__sim/flush");
 	}
 }
 

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#include "tests/sim/sim.h"
+#include "tests/sim/process.h"
+#include "tests/sim/request.h"
 #include "workflow/base/check.h"
 
 enum {
@@ -22,28 +24,28 @@ enum {
 
 enum phase {
 	PHASE_READING, /* the body is still coming */
+	PHASE_QUEUED,  /* for a slot */
 	PHASE_WAITING, /* for the timer */
 	PHASE_BLOCKED, /* for the client to read */
 	PHASE_STALLED, /* for the client to give up */
 	PHASE_RESETTING,
 	PHASE_ENDING,  /* for the last bytes to leave */
+	PHASE_ABANDONED, /* the client is gone, the runtime goes on */
 };
 
-enum step { STEP_WHOLE, STEP_START, STEP_REASONING, STEP_TEXT, STEP_ERROR, STEP_FINISH, STEP_USAGE, STEP_END, STEP_NONE };
+enum step { STEP_WHOLE, STEP_LOADING, STEP_LOADED, STEP_START, STEP_REASONING, STEP_TEXT, STEP_ERROR, STEP_FINISH, STEP_USAGE, STEP_END, STEP_NONE };
 
 struct exchange {
 	struct sim *sim;
-	struct http_connection *connection;
+	struct http_connection *connection; /* NULL: abandoned */
+	const struct dialect *dialect;
+	struct script *script; /* held: the simulator's may be replaced meanwhile */
+	struct list link;      /* in the runtime's queue, or among the abandoned */
 	uv_timer_t timer;
 	struct arena arena;
 	struct ask ask;
 	struct reply reply;
 	struct fault fault;
-
-	/* Copied from the script, which may be replaced meanwhile. */
-	struct cadence cadence;
-	uint64_t seed;
-	bool no_done;
 
 	uint64_t ordinal, epoch;
 	struct tally_entry *section, *key; /* of this epoch only */
@@ -52,12 +54,17 @@ struct exchange {
 	size_t position;       /* in the reasoning or the text */
 	uint64_t pause_count;
 	bool streaming, head_sent, paced;
+	bool has_slot, in_use; /* of the runtime; of the model */
+	uint64_t load_ms; /* a pause of its own before the first byte */
 	uint64_t due_ms, ping_due_ms; /* on the loop's clock; ping_due_ms 0: no pings */
 	uint64_t body_bytes;   /* put into `out` so far, without transfer framing */
 	struct buffer head, event, out, rest; /* rest: the second half of a split event */
 };
 
 static void advance(struct exchange *exchange);
+static void start_waiting(struct sim *sim);
+
+static struct list abandoned = {&abandoned, &abandoned};
 
 /* ---- Beginning, ending, counting ---- */
 
@@ -65,6 +72,7 @@ static void on_timer_closed(uv_handle_t *handle)
 {
 	struct exchange *exchange = handle->data;
 
+	script_release(exchange->script);
 	arena_close(&exchange->arena);
 	buffer_close(&exchange->head);
 	buffer_close(&exchange->event);
@@ -73,10 +81,10 @@ static void on_timer_closed(uv_handle_t *handle)
 	free(exchange);
 }
 
-/* Count it and let go of it. The connection is the caller's to end. */
-static void settle(struct exchange *exchange, enum outcome outcome)
+static void count_outcome(struct exchange *exchange, enum outcome outcome)
 {
 	struct counters *counters = &exchange->sim->counters;
+	struct runtime *runtime = &exchange->sim->runtime;
 
 	if (exchange->epoch == counters->epoch) {
 		counters->outcomes[outcome]++;
@@ -88,22 +96,55 @@ static void settle(struct exchange *exchange, enum outcome outcome)
 				exchange->key->completed++;
 		}
 	}
+	if (exchange->has_slot && outcome == OUTCOME_COMPLETED) {
+		runtime->text_tokens += exchange->reply.text_tokens + exchange->reply.reasoning_tokens;
+		if (strcmp(exchange->reply.finish, "length") == 0)
+			runtime->finished_length++;
+		else
+			runtime->finished_stop++;
+	} else if (exchange->has_slot) {
+		runtime->aborted++;
+	}
 	if (exchange->sim->verbose)
 		fprintf(stderr, "request=%llu outcome=%s fault=%s body_bytes=%llu\n", (unsigned long long)exchange->ordinal,
 			outcome_name(outcome), fault_kind_name(exchange->fault.kind), (unsigned long long)exchange->body_bytes);
-	exchange->connection->exchange = NULL;
-	uv_close((uv_handle_t *)&exchange->timer, on_timer_closed);
 }
 
-static void answer_error(struct exchange *exchange, int status, const char *code, const char *message, const char *headers,
+/* Give back what it holds of the runtime, and end it. */
+static void release(struct exchange *exchange)
+{
+	struct runtime *runtime = &exchange->sim->runtime;
+
+	if (exchange->phase == PHASE_QUEUED)
+		runtime->waiting--;
+	if (exchange->phase == PHASE_ABANDONED)
+		runtime->abandoned--;
+	list_remove(&exchange->link);
+	if (exchange->in_use)
+		runtime_end_use(runtime, exchange->ask.state, exchange->ask.ttl_ms);
+	if (exchange->has_slot)
+		runtime_free_slot(runtime, exchange->reply.slot);
+	uv_close((uv_handle_t *)&exchange->timer, on_timer_closed);
+	start_waiting(exchange->sim);
+}
+
+/* Count it and let go of it. The connection is the caller's to end. */
+static void settle(struct exchange *exchange, enum outcome outcome)
+{
+	count_outcome(exchange, outcome);
+	exchange->connection->exchange = NULL;
+	release(exchange);
+}
+
+static void answer_error(struct exchange *exchange, const struct refusal *refusal, const char *message, const char *headers,
 	enum outcome outcome)
 {
 	struct http_connection *connection = exchange->connection;
-	const struct kind *kind = exchange->sim->kind;
+	int status = refusal->status;
 	struct buffer body;
 
 	buffer_init(&body, HEAD_BYTES_MAX);
-	kind->print_error(status, code, message, &body);
+	exchange->dialect->print_error(refusal, message, &body);
 	settle(exchange, outcome);
 	http_reply(connection, status, "application/json", headers, buffer_bytes(&body));
 	buffer_close(&body);
@@ -142,9 +183,15 @@ static void on_timer(uv_timer_t *timer)
 	struct exchange *exchange = timer->data;
 	uint64_t now = uv_now(&exchange->sim->loop);
 
+	if (exchange->phase == PHASE_ABANDONED) {
+		release(exchange);
+		return;
+	}
 	if (exchange->phase == PHASE_RESETTING) {
 		struct http_connection *connection = exchange->connection;
 
+		if (exchange->fault.kind == FAULT_DIE)
+			process_die(exchange->sim, exchange->fault.status);
 		settle(exchange, OUTCOME_FAULTED);
 		http_reset(connection);
 		return;
@@ -154,9 +201,9 @@ static void on_timer(uv_timer_t *timer)
 		advance(exchange);
 		return;
 	}
-	buffer_add_text(&exchange->out, exchange->sim->kind->ping);
+	buffer_add_text(&exchange->out, exchange->dialect->ping);
 	flush(exchange, false);
-	exchange->ping_due_ms = now + (uint64_t)exchange->cadence.ping_ms;
+	exchange->ping_due_ms = now + (uint64_t)exchange->script->cadence.ping_ms;
 	uv_timer_start(timer, on_timer, (exchange->due_ms < exchange->ping_due_ms ? exchange->due_ms : exchange->ping_due_ms) - now, 0);
 }
 
@@ -169,10 +216,11 @@ static void wait_for(struct exchange *exchange, uint64_t ms, enum phase phase)
 	exchange->phase = phase;
 	exchange->due_ms = now + ms;
 	exchange->ping_due_ms = 0;
-	if (phase == PHASE_WAITING && exchange->streaming && exchange->cadence.ping_ms > 0) {
-		exchange->ping_due_ms = now + (uint64_t)exchange->cadence.ping_ms;
-		if ((uint64_t)exchange->cadence.ping_ms < wait)
-			wait = (uint64_t)exchange->cadence.ping_ms;
+	if (phase == PHASE_WAITING && exchange->streaming && exchange->script->cadence.ping_ms > 0 &&
+	    exchange->dialect->ping != NULL) {
+		exchange->ping_due_ms = now + (uint64_t)exchange->script->cadence.ping_ms;
+		if ((uint64_t)exchange->script->cadence.ping_ms < wait)
+			wait = (uint64_t)exchange->script->cadence.ping_ms;
 	}
 	uv_timer_start(&exchange->timer, on_timer, wait, 0);
 }
@@ -183,28 +231,39 @@ static struct bytes next_piece(const struct exchange *exchange, struct bytes tex
 {
 	struct bytes rest = {text.data + exchange->position, text.len - exchange->position};
 
-	rest.len = token_bytes(rest, (uint64_t)exchange->cadence.tokens_per_chunk);
+	rest.len = token_bytes(rest, (uint64_t)exchange->script->cadence.tokens_per_chunk);
 	return rest;
+}
+
+/* What the dialect says before the first piece of a text and after its last one. */
+static void print_edge(struct exchange *exchange, bool reasoning, bool end)
+{
+	size_t len = reasoning ? exchange->reply.reasoning.len : exchange->reply.text.len;
+
+	if (exchange->dialect->print_edge != NULL && exchange->position == (end ? len : 0))
+		exchange->dialect->print_edge(&exchange->reply, reasoning, end, &exchange->event);
 }
 
 /* The chunk that holds the middle byte of the text is where faults inside an answer strike. */
 static void print_text_piece(struct exchange *exchange)
 {
-	const struct kind *kind = exchange->sim->kind;
+	const struct dialect *dialect = exchange->dialect;
 	struct bytes text = exchange->reply.text;
 	struct bytes piece = next_piece(exchange, text);
 	size_t middle = text.len / 2;
 	bool holds_middle = exchange->position <= middle && middle < exchange->position + piece.len;
 
-	kind->print_piece(&exchange->reply, false, piece, &exchange->event);
+	print_edge(exchange, false, false);
+	dialect->print_piece(&exchange->reply, false, piece, &exchange->event);
 	exchange->position += piece.len;
+	print_edge(exchange, false, true);
 	if (!holds_middle)
 		return;
 	if (exchange->fault.kind == FAULT_DUPLICATE_CHUNK)
-		kind->print_piece(&exchange->reply, false, piece, &exchange->event);
+		dialect->print_piece(&exchange->reply, false, piece, &exchange->event);
 	if (exchange->fault.kind == FAULT_TRUNCATED_JSON) {
 		exchange->event.len /= 2;
-		buffer_add_text(&exchange->event, kind->event_end);
+		buffer_add_text(&exchange->event, dialect->event_end);
 	}
 	if (exchange->fault.kind == FAULT_EOF)
 		exchange->step = STEP_NONE;
@@ -215,9 +274,10 @@ static void print_text_piece(struct exchange *exchange)
 static void print_whole(struct exchange *exchange)
 {
 	if (exchange->fault.kind == FAULT_ERROR_EVENT)
-		exchange->sim->kind->print_error(500, "simulated", "the simulator was told to fail", &exchange->event);
+		exchange->dialect->print_error(&(struct refusal){.status = 500}, "the simulator was told to fail",
+			&exchange->event);
 	else
-		exchange->sim->kind->print_whole(&exchange->reply, &exchange->event);
+		exchange->dialect->print_whole(&exchange->reply, &exchange->event);
 	if (exchange->fault.kind == FAULT_TRUNCATED_JSON)
 		exchange->event.len /= 2;
 }
@@ -225,7 +285,7 @@ static void print_whole(struct exchange *exchange)
 /* Put the next event into `event`; false when there is none. Sets `paced` if a pause belongs behind it. */
 static bool print_next(struct exchange *exchange)
 {
-	const struct kind *kind = exchange->sim->kind;
+	const struct dialect *dialect = exchange->dialect;
 	const struct reply *reply = &exchange->reply;
 
 	buffer_clear(&exchange->event);
@@ -236,16 +296,27 @@ static bool print_next(struct exchange *exchange)
 			print_whole(exchange);
 			exchange->step = STEP_NONE;
 			break;
+		case STEP_LOADING:
+			dialect->print_load(reply, false, &exchange->event);
+			exchange->step = STEP_LOADED;
+			exchange->paced = true;
+			break;
+		case STEP_LOADED:
+			dialect->print_load(reply, true, &exchange->event);
+			exchange->step = STEP_START;
+			break;
 		case STEP_START:
-			kind->print_start(reply, &exchange->event);
+			dialect->print_start(reply, &exchange->event);
 			exchange->step = STEP_REASONING;
 			break;
 		case STEP_REASONING:
 			if (exchange->position < reply->reasoning.len) {
 				struct bytes piece = next_piece(exchange, reply->reasoning);
 
-				kind->print_piece(reply, true, piece, &exchange->event);
+				print_edge(exchange, true, false);
+				dialect->print_piece(reply, true, piece, &exchange->event);
 				exchange->position += piece.len;
+				print_edge(exchange, true, true);
 				exchange->paced = true;
 				break;
 			}
@@ -265,21 +336,21 @@ static bool print_next(struct exchange *exchange)
 			exchange->step = STEP_FINISH;
 			break;
 		case STEP_ERROR:
-			kind->print_error_event(reply, &exchange->event);
+			dialect->print_error_event(reply, &exchange->event);
 			exchange->step = STEP_END;
 			break;
 		case STEP_FINISH:
-			kind->print_finish(reply, &exchange->event);
+			dialect->print_finish(reply, &exchange->event);
 			exchange->step = STEP_USAGE;
 			break;
 		case STEP_USAGE:
 			if (exchange->ask.include_usage)
-				kind->print_usage(reply, &exchange->event);
+				dialect->print_usage(reply, &exchange->event);
 			exchange->step = STEP_END;
 			break;
 		case STEP_END:
-			if (!exchange->no_done)
-				kind->print_end(reply, &exchange->event);
+			if (!exchange->script->options.no_done)
+				dialect->print_end(reply, &exchange->event);
 			exchange->step = STEP_NONE;
 			break;
 		case STEP_NONE:
@@ -293,26 +364,36 @@ static bool print_next(struct exchange *exchange)
 
 static uint64_t jitter(const struct exchange *exchange, enum random_purpose purpose, uint64_t step)
 {
-	if (exchange->cadence.jitter_ms == 0)
+	if (exchange->script->cadence.jitter_ms == 0)
 		return 0;
-	return random_draw(exchange->seed, exchange->ordinal, purpose, step) % ((uint64_t)exchange->cadence.jitter_ms + 1);
+	return random_draw(exchange->script->seed, exchange->ordinal, purpose, step) % ((uint64_t)exchange->script->cadence.jitter_ms + 1);
 }
 
 static uint64_t next_pause_ms(struct exchange *exchange)
 {
-	return (uint64_t)exchange->cadence.chunk_ms + jitter(exchange, RANDOM_CHUNK, exchange->pause_count++);
+	if (exchange->step == STEP_LOADED)
+		return exchange->load_ms;
+	return (uint64_t)exchange->script->cadence.chunk_ms + jitter(exchange, RANDOM_CHUNK, exchange->pause_count++);
 }
 
-/* A plain answer comes when its last chunk would have come. */
-static uint64_t whole_wait_ms(struct exchange *exchange)
+static uint64_t count_chunks(const struct exchange *exchange, struct bytes text, size_t from)
 {
-	uint64_t per_chunk = (uint64_t)exchange->cadence.tokens_per_chunk;
-	uint64_t chunks = (exchange->reply.text_tokens + per_chunk - 1) / per_chunk +
-		(exchange->reply.reasoning_tokens + per_chunk - 1) / per_chunk;
+	uint64_t per_chunk = (uint64_t)exchange->script->cadence.tokens_per_chunk;
+
+	return (token_count((struct bytes){text.data + from, text.len - from}) + per_chunk - 1) / per_chunk;
+}
+
+/* A plain answer comes when its last chunk would have come. Of a stream: how long the rest of it takes. */
+static uint64_t rest_wait_ms(struct exchange *exchange)
+{
+	bool in_text = exchange->step == STEP_TEXT;
+	uint64_t chunks = count_chunks(exchange, exchange->reply.text, in_text ? exchange->position : 0);
 	uint64_t wait = 0;
 
-	if (exchange->cadence.chunk_ms == 0 && exchange->cadence.jitter_ms == 0)
+	if (exchange->script->cadence.chunk_ms == 0 && exchange->script->cadence.jitter_ms == 0)
 		return 0;
+	if (!in_text && exchange->step < STEP_TEXT)
+		chunks += count_chunks(exchange, exchange->reply.reasoning, exchange->position);
 	for (uint64_t i = 1; i < chunks; i++)
 		wait += next_pause_ms(exchange);
 	return wait;
@@ -328,12 +409,17 @@ static size_t split_point(struct bytes event)
 	return event.len / 2;
 }
 
+static bool strikes_by_bytes(const struct exchange *exchange)
+{
+	return exchange->fault.kind == FAULT_RESET || exchange->fault.kind == FAULT_STALL || exchange->fault.kind == FAULT_DIE;
+}
+
 /* True when the fault "reset" or "stall" strikes within this event; the event then ends there. */
 static bool reaches_limit(struct exchange *exchange)
 {
 	uint64_t room;
 
-	if (exchange->fault.kind != FAULT_RESET && exchange->fault.kind != FAULT_STALL)
+	if (!strikes_by_bytes(exchange))
 		return false;
 	room = exchange->fault.after_bytes - exchange->body_bytes;
 	if (exchange->event.len < room)
@@ -345,10 +431,10 @@ static bool reaches_limit(struct exchange *exchange)
 static void strike(struct exchange *exchange)
 {
 	flush(exchange, false);
-	if (exchange->fault.kind == FAULT_RESET)
-		wait_for(exchange, RESET_PAUSE_MS, PHASE_RESETTING);
-	else
+	if (exchange->fault.kind == FAULT_STALL)
 		exchange->phase = PHASE_STALLED;
+	else
+		wait_for(exchange, RESET_PAUSE_MS, PHASE_RESETTING);
 }
 
 /* All bytes of the answer are with the kernel. */
@@ -370,7 +456,7 @@ static void complete(struct exchange *exchange)
 
 static void end(struct exchange *exchange)
 {
-	if (exchange->fault.kind == FAULT_RESET || exchange->fault.kind == FAULT_STALL) {
+	if (strikes_by_bytes(exchange)) {
 		strike(exchange); /* The answer was shorter than afterBytes: it strikes before the end is told. */
 		return;
 	}
@@ -410,7 +496,7 @@ static void advance(struct exchange *exchange)
 			exchange->event.len /= 2; /* The header has promised all of it. */
 		struck = reaches_limit(exchange);
 		exchange->body_bytes += exchange->event.len;
-		if (exchange->cadence.split_utf8 && !struck && exchange->event.len > 1) {
+		if (exchange->script->cadence.split_utf8 && !struck && exchange->event.len > 1) {
 			size_t half = split_point(buffer_bytes(&exchange->event));
 
 			buffer_add(&exchange->out, exchange->event.data, half);
@@ -483,12 +569,12 @@ static bool strike_at_once(struct exchange *exchange)
 	case FAULT_STATUS:
 		if (exchange->fault.retry_after >= 0)
 			snprintf(headers, sizeof(headers), "Retry-After: %d\r\n", exchange->fault.retry_after);
-		answer_error(exchange, exchange->fault.status, "simulated", "the simulator was told to answer so", headers,
+		answer_error(exchange, &(struct refusal){.status = exchange->fault.status}, "the simulator was told to answer so", headers,
 			OUTCOME_FAULTED);
 		return true;
 	case FAULT_NONE: case FAULT_RESET: case FAULT_STALL: case FAULT_EOF: case FAULT_ERROR_EVENT: case FAULT_TRUNCATED_JSON:
 	case FAULT_DUPLICATE_CHUNK: case FAULT_CONTENT_TYPE: case FAULT_NOT_JSON: case FAULT_CUT_TEXT: case FAULT_CUT_BY_LENGTH:
-	case FAULT_UNGROUNDED: case FAULT_KIND_COUNT:
+	case FAULT_UNGROUNDED: case FAULT_DIE: case FAULT_KIND_COUNT:
 		break;
 	}
 	return false;
@@ -496,7 +582,8 @@ static bool strike_at_once(struct exchange *exchange)
 
 static void print_head(struct exchange *exchange)
 {
-	const char *type = exchange->streaming ? exchange->sim->kind->stream_type : "application/json";
+	const char *type = exchange->streaming ? exchange->dialect->stream_type : "application/json";
+	struct buffer headers;
 	int64_t length = -1;
 
 	if (exchange->fault.kind == FAULT_CONTENT_TYPE)
@@ -510,48 +597,151 @@ static void print_head(struct exchange *exchange)
 	} else if (!exchange->connection->chunked) {
 		exchange->connection->keep_alive = false; /* HTTP/1.0 knows the end of a stream by the end of the connection only. */
 	}
-	http_print_head(exchange->connection, 200, type, "", length, &exchange->head);
+	buffer_init(&headers, HEAD_BYTES_MAX / 2);
+	if (exchange->dialect->print_headers != NULL)
+		exchange->dialect->print_headers(&exchange->reply, &headers);
+	http_print_head(exchange->connection, 200, type, buffer_text(&headers), length, &exchange->head);
+	buffer_close(&headers);
+}
+
+/* ---- The runtime: its slots and models ---- */
+
+/* Where the model stands, and what its cache makes of the prompt. By order of arrival, so that it is the same each time. */
+static void look_at_runtime(struct exchange *exchange)
+{
+	struct runtime *runtime = &exchange->sim->runtime;
+	const struct kind_options *options = &exchange->script->options;
+	struct reply *reply = &exchange->reply;
+	struct model_state *state = exchange->ask.state;
+	uint64_t salt = random_hash(exchange->ask.cache_salt, bytes_text(exchange->ask.model));
+
+	*reply = (struct reply){.ask = &exchange->ask, .script = exchange->script, .ordinal = exchange->ordinal, .instance = runtime->instance,
+		.since_load = exchange->ordinal, .loads = runtime->instance, .model = exchange->ask.model};
+	if (options->wrong_model != NULL)
+		reply->model = options->wrong_model;
+	if (state != NULL) {
+		reply->loaded_now = runtime_load(runtime, state, options->load_ms);
+		runtime_begin_use(state);
+		exchange->in_use = true;
+		exchange->load_ms = runtime_load_left_ms(runtime, state);
+		reply->load_ms = reply->loaded_now ? (uint64_t)options->load_ms : 0;
+		reply->since_load = ++state->since_load;
+		reply->loads = state->loads;
+	}
+	if (options->prompt_cache && !exchange->ask.cache_off)
+		reply->cached_tokens = runtime_cache_prompt(runtime, exchange->ask.prompt, salt, &reply->prompt_seen);
+}
+
+/* It has a slot: the answer begins. */
+static void proceed(struct exchange *exchange)
+{
+	struct runtime *runtime = &exchange->sim->runtime;
+	uint64_t wait = (uint64_t)exchange->script->cadence.first_byte_ms + jitter(exchange, RANDOM_FIRST_BYTE, 0);
+
+	exchange->has_slot = true;
+	exchange->reply.slot = runtime_take_slot(runtime, &exchange->reply);
+	print_head(exchange);
+	runtime->prompt_tokens += exchange->reply.prompt_tokens;
+	if (exchange->step != STEP_LOADING)
+		wait += exchange->load_ms;
+	if (!exchange->streaming)
+		wait += rest_wait_ms(exchange);
+	if (wait > 0)
+		wait_for(exchange, wait, PHASE_WAITING);
+	else
+		advance(exchange);
+}
+
+static bool has_free_slot(const struct sim *sim)
+{
+	return sim->script->options.slots == 0 || sim->runtime.running < (uint64_t)sim->script->options.slots;
+}
+
+/* Those that wait get the free slots in the order in which they came. One that is answered at once comes back here; the outer call goes on. */
+static void start_waiting(struct sim *sim)
+{
+	static bool starting;
+
+	if (starting)
+		return;
+	starting = true;
+	while (!list_empty(&sim->runtime.queue) && has_free_slot(sim)) {
+		struct exchange *next = CONTAINER_OF(sim->runtime.queue.next, struct exchange, link);
+
+		list_remove(&next->link);
+		sim->runtime.waiting--;
+		next->phase = PHASE_WAITING;
+		proceed(next);
+	}
+	starting = false;
+}
+
+/* The client is gone, but the runtime makes the rest of the answer: the slot stays taken as long as that lasts. */
+static void abandon(struct exchange *exchange)
+{
+	uint64_t now = uv_now(&exchange->sim->loop), left = 0;
+
+	if (exchange->phase == PHASE_WAITING && exchange->due_ms > now)
+		left = exchange->due_ms - now;
+	if (exchange->streaming)
+		left += rest_wait_ms(exchange);
+	exchange->connection->exchange = NULL;
+	exchange->connection = NULL;
+	exchange->phase = PHASE_ABANDONED;
+	exchange->sim->runtime.abandoned++;
+	list_add_last(&abandoned, &exchange->link);
+	uv_timer_start(&exchange->timer, on_timer, left, 0);
+}
+
+void exchange_end_abandoned(struct sim *sim)
+{
+	(void)sim;
+	LIST_EACH_SAFE(link, &abandoned)
+		release(CONTAINER_OF(link, struct exchange, link));
 }
 
 static void begin(struct exchange *exchange)
 {
 	struct sim *sim = exchange->sim;
-	struct script *script = sim->script;
+	const struct kind_options *options;
+	struct ask *ask = &exchange->ask;
 	struct error error = {.code = ERR_NONE};
 	const struct json *body;
-	uint64_t wait;
 
+	exchange->script = script_hold(sim->script);
+	options = &exchange->script->options;
+	ask->refusal.status = 400;
+	ask->ttl_ms = -1;
 	body = json_parse(&exchange->arena, buffer_bytes(&exchange->connection->body), JSON_ROUND_INTEGERS, NULL, &error);
-	if (body == NULL || sim->kind->read_ask(body, &exchange->arena, &exchange->ask, &error) != 0) {
-		answer_error(exchange, 400, "invalid_request", error.message, "", OUTCOME_REJECTED);
+	ask->body = body;
+	if (body == NULL || exchange->dialect->read_ask(sim, exchange->connection, body, &exchange->arena, ask, &error) != 0) {
+		answer_error(exchange, &ask->refusal, error.message, "", OUTCOME_REJECTED);
 		return;
 	}
 	count_request(exchange);
-	if (strcmp(exchange->ask.model, script->model) != 0) {
-		answer_error(exchange, 404, "model_not_found", "there is no such model", "", OUTCOME_REJECTED);
+	if (sim->kind->admit(sim, &exchange->arena, ask, &error) != 0) {
+		answer_error(exchange, &ask->refusal, error.message, "", OUTCOME_REJECTED);
 		return;
 	}
-	exchange->fault = script_choose_fault(script, exchange->ordinal, exchange->ask.prompt);
+	exchange->fault = script_choose_fault(exchange->script, exchange->ordinal, ask->prompt);
 	if (exchange->fault.kind != FAULT_NONE && exchange->epoch == sim->counters.epoch)
 		sim->counters.faults[exchange->fault.kind]++;
 	if (strike_at_once(exchange))
 		return;
 
-	exchange->cadence = script->cadence;
-	exchange->seed = script->seed;
-	exchange->no_done = script->no_done;
-	exchange->streaming = exchange->ask.stream && !script->ignore_stream;
-	exchange->step = exchange->streaming ? STEP_START : STEP_WHOLE;
-	answer_make(script, &exchange->ask, &exchange->fault, exchange->ordinal, &exchange->arena, &exchange->reply);
-	sim->kind->prepare(&exchange->reply, &exchange->arena);
-	print_head(exchange);
-	wait = (uint64_t)exchange->cadence.first_byte_ms + jitter(exchange, RANDOM_FIRST_BYTE, 0);
-	if (!exchange->streaming)
-		wait += whole_wait_ms(exchange);
-	if (wait > 0)
-		wait_for(exchange, wait, PHASE_WAITING);
-	else
-		advance(exchange);
+	exchange->streaming = ask->stream && !options->ignore_stream;
+	look_at_runtime(exchange);
+	answer_make(&exchange->fault, &exchange->arena, &exchange->reply);
+	exchange->dialect->prepare(&exchange->reply, &exchange->arena);
+	exchange->step = !exchange->streaming ? STEP_WHOLE :
+		exchange->reply.loaded_now && exchange->dialect->print_load != NULL ? STEP_LOADING : STEP_START;
+	if (has_free_slot(sim)) {
+		proceed(exchange);
+	} else {
+		exchange->phase = PHASE_QUEUED;
+		sim->runtime.waiting++;
+		list_add_last(&sim->runtime.queue, &exchange->link);
+	}
 }
 
 /* ---- What the server calls ---- */
@@ -560,10 +750,12 @@ static bool on_header(struct http_connection *connection)
 {
 	struct sim *sim = connection->server->context;
 	struct counters *counters = &sim->counters;
+	const struct dialect *dialect;
 	struct exchange *exchange;
 
 	connection->exchange = NULL;
-	if (!sim->kind->is_chat(connection))
+	dialect = sim->kind->dialect_of(sim, connection);
+	if (dialect == NULL)
 		return true;
 	counters->requests++;
 	if (script_refuses(sim->script, counters->requests)) {
@@ -577,6 +769,8 @@ static bool on_header(struct http_connection *connection)
 	exchange = memory_zero(sizeof(*exchange));
 	exchange->sim = sim;
 	exchange->connection = connection;
+	exchange->dialect = dialect;
+	list_init(&exchange->link);
 	exchange->ordinal = counters->requests;
 	exchange->epoch = counters->epoch;
 	exchange->phase = PHASE_READING;
@@ -592,20 +786,56 @@ static bool on_header(struct http_connection *connection)
 	return true;
 }
 
+/* A key is asked for on all paths but those that say whether the runtime lives. */
+static bool is_authorized(const struct sim *sim, const struct http_connection *connection)
+{
+	static const char bearer[] = "Bearer ";
+	const char *key = sim->script->options.api_key;
+	const char *given = connection->authorization;
+
+	if (key == NULL || path_is(connection, HTTP_GET, "/health") || path_is(connection, HTTP_GET, "/version"))
+		return true;
+	return strncasecmp(given, bearer, sizeof(bearer) - 1) == 0 && strcmp(given + sizeof(bearer) - 1, key) == 0;
+}
+
 static void on_request(struct http_connection *connection)
 {
 	struct sim *sim = connection->server->context;
+	struct exchange *exchange = connection->exchange;
+	struct refusal refusal = {.status = 200};
+	const char *message = NULL;
 
-	if (connection->exchange != NULL)
-		begin(connection->exchange);
-	else
+	if (sim->runtime.phase == RUNTIME_STARTING) {
+		refusal.status = 503;
+		message = sim->kind->loading;
+	} else if (!is_authorized(sim, connection)) {
+		refusal.status = 401;
+		message = "Invalid API Key";
+	}
+	if (exchange == NULL && message == NULL)
 		sim->kind->serve(sim, connection);
+	else if (exchange == NULL)
+		reply_refusal(sim, connection, refusal.status, NULL, message);
+	else if (message == NULL)
+		begin(exchange);
+	else
+		answer_error(exchange, &refusal, message, "", OUTCOME_REJECTED);
 }
 
 static void on_gone(struct http_connection *connection)
 {
-	if (connection->exchange != NULL)
-		settle(connection->exchange, connection->rejected ? OUTCOME_REJECTED : OUTCOME_CANCELLED);
+	struct exchange *exchange = connection->exchange;
+	struct sim *sim = connection->server->context;
+	enum outcome outcome = connection->rejected ? OUTCOME_REJECTED : sim->reloading ? OUTCOME_FAULTED : OUTCOME_CANCELLED;
+
+	if (exchange == NULL)
+		return;
+	if (exchange->has_slot && exchange->script->options.keeps_generating && !sim->closing && !sim->reloading) {
+		count_outcome(exchange, outcome);
+		abandon(exchange);
+	} else {
+		settle(exchange, outcome);
+	}
 }
 
 static void on_drained(struct http_connection *connection)

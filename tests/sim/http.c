@@ -26,9 +26,12 @@ static void on_connection_closed(uv_handle_t *handle)
 {
 	struct http_connection *connection = handle->data;
 
+	if (--connection->open_handles > 0)
+		return;
 	connection->server->connection_count--;
 	list_remove(&connection->link);
 	buffer_close(&connection->path);
+	buffer_close(&connection->query);
 	buffer_close(&connection->body);
 	buffer_close(&connection->url);
 	buffer_close(&connection->ahead);
@@ -47,7 +50,20 @@ static void drop(struct http_connection *connection)
 		connection->open = false;
 		connection->server->handler->on_gone(connection);
 	}
+	uv_close((uv_handle_t *)&connection->idle, on_connection_closed);
 	uv_close((uv_handle_t *)&connection->tcp, on_connection_closed);
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+	drop(timer->data);
+}
+
+/* The time in which the next request must begin. */
+static void await_request(struct http_connection *connection)
+{
+	if (connection->server->idle_ms > 0 && !connection->closing)
+		uv_timer_start(&connection->idle, on_idle, (uint64_t)connection->server->idle_ms, 0);
 }
 
 static void on_shut_down(uv_shutdown_t *request, int status)
@@ -74,6 +90,7 @@ void http_reset(struct http_connection *connection)
 	if (connection->closing)
 		return;
 	connection->closing = true;
+	uv_close((uv_handle_t *)&connection->idle, on_connection_closed);
 	if (uv_tcp_close_reset(&connection->tcp, on_connection_closed) != 0)
 		uv_close((uv_handle_t *)&connection->tcp, on_connection_closed);
 }
@@ -85,6 +102,7 @@ void http_finish(struct http_connection *connection)
 		return;
 	}
 	connection->open = false;
+	await_request(connection);
 	if (!connection->closing)
 		run_parser(connection); /* The client may have sent its next request already. */
 }
@@ -160,6 +178,8 @@ void http_print_head(const struct http_connection *connection, int status, const
 		buffer_printf(out, "Content-Length: %lld\r\n", (long long)length);
 	else if (connection->chunked)
 		buffer_add_text(out, "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n");
+	if (connection->keep_alive && connection->server->idle_header != NULL)
+		buffer_add_text(out, connection->server->idle_header);
 	buffer_add_text(out, connection->keep_alive ? "\r\n" : "Connection: close\r\n\r\n");
 }
 
@@ -168,6 +188,7 @@ void http_reply(struct http_connection *connection, int status, const char *cont
 	struct buffer head;
 	uv_buf_t pieces[2];
 
+	connection->server->replies++;
 	buffer_init(&head, 16 * 1024);
 	http_print_head(connection, status, content_type, headers, (int64_t)body.len, &head);
 	pieces[0] = uv_buf_init((char *)head.data, (unsigned)head.len);
@@ -207,6 +228,8 @@ static int on_message_begin(http_parser *parser)
 
 	buffer_clear(&connection->url);
 	buffer_clear(&connection->path);
+	buffer_clear(&connection->query);
+	uv_timer_stop(&connection->idle);
 	if (connection->body.cap > BODY_KEPT_MAX) {
 		buffer_close(&connection->body);
 		buffer_init(&connection->body, HTTP_BODY_MAX);
@@ -214,7 +237,7 @@ static int on_message_begin(http_parser *parser)
 	buffer_clear(&connection->body);
 	buffer_clear(&connection->field);
 	buffer_clear(&connection->value);
-	connection->idempotency_key[0] = '\0';
+	connection->idempotency_key[0] = connection->authorization[0] = connection->request_id[0] = connection->content_type[0] = '\0';
 	connection->in_value = connection->expects_continue = connection->too_large = false;
 	connection->exchange = NULL;
 	return 0;
@@ -228,20 +251,30 @@ static int on_url(http_parser *parser, const char *at, size_t len)
 	return connection->url.overflow ? 1 : 0;
 }
 
-/* One header line is whole. Only two matter here; the buffers are capped, a value that does not fit is cut. */
+static void keep_value(char kept[static HTTP_KEY_MAX + 1], const char *value)
+{
+	size_t len = strnlen(value, HTTP_KEY_MAX);
+
+	memcpy(kept, value, len);
+	kept[len] = '\0';
+}
+
+/* One header line is whole. Only a few matter here; the buffers are capped, a value that does not fit is cut. */
 static void end_header_line(struct http_connection *connection)
 {
 	const char *field = buffer_text(&connection->field);
 	const char *value = buffer_text(&connection->value);
 
-	if (strcasecmp(field, "idempotency-key") == 0) {
-		size_t len = strnlen(value, HTTP_KEY_MAX);
-
-		memcpy(connection->idempotency_key, value, len);
-		connection->idempotency_key[len] = '\0';
-	} else if (strcasecmp(field, "expect") == 0 && strcasecmp(value, "100-continue") == 0) {
+	if (strcasecmp(field, "idempotency-key") == 0)
+		keep_value(connection->idempotency_key, value);
+	else if (strcasecmp(field, "authorization") == 0)
+		keep_value(connection->authorization, value);
+	else if (strcasecmp(field, "x-request-id") == 0)
+		keep_value(connection->request_id, value);
+	else if (strcasecmp(field, "content-type") == 0)
+		keep_value(connection->content_type, value);
+	else if (strcasecmp(field, "expect") == 0 && strcasecmp(value, "100-continue") == 0)
 		connection->expects_continue = true;
-	}
 	buffer_clear(&connection->field);
 	buffer_clear(&connection->value);
 	connection->in_value = false;
@@ -290,6 +323,8 @@ static int on_headers_complete(http_parser *parser)
 		return -1;
 	if (parts.field_set & (1 << UF_PATH))
 		buffer_add(&connection->path, connection->url.data + parts.field_data[UF_PATH].off, parts.field_data[UF_PATH].len);
+	if (parts.field_set & (1 << UF_QUERY))
+		buffer_add(&connection->query, connection->url.data + parts.field_data[UF_QUERY].off, parts.field_data[UF_QUERY].len);
 	connection->open = true;
 	if (!connection->server->handler->on_header(connection)) {
 		connection->refuse = true;
@@ -407,6 +442,7 @@ static void on_connection(uv_stream_t *listener, int status)
 	list_add_last(&server->connections, &connection->link);
 	server->connection_count++;
 	buffer_init(&connection->path, HTTP_URL_MAX);
+	buffer_init(&connection->query, HTTP_URL_MAX);
 	buffer_init(&connection->url, HTTP_URL_MAX);
 	buffer_init(&connection->body, HTTP_BODY_MAX);
 	buffer_init(&connection->ahead, HTTP_AHEAD_MAX);
@@ -414,8 +450,9 @@ static void on_connection(uv_stream_t *listener, int status)
 	buffer_init(&connection->value, HTTP_KEY_MAX);
 	http_parser_init(&connection->parser, HTTP_REQUEST);
 	connection->parser.data = connection;
-	CHECK(uv_tcp_init(listener->loop, &connection->tcp) == 0);
-	connection->tcp.data = connection;
+	CHECK(uv_tcp_init(listener->loop, &connection->tcp) == 0 && uv_timer_init(listener->loop, &connection->idle) == 0);
+	connection->tcp.data = connection->idle.data = connection;
+	connection->open_handles = 2;
 	if (uv_accept(listener, (uv_stream_t *)&connection->tcp) != 0) {
 		drop(connection);
 		return;
@@ -432,35 +469,78 @@ static void on_connection(uv_stream_t *listener, int status)
 
 /* ---- The server ---- */
 
-int http_listen(struct http_server *server, uv_loop_t *loop, int port, const struct http_handler *handler, void *context,
-	struct error *error)
+static uv_tcp_t *listener_of(struct http_server *server)
+{
+	return &server->listeners[server->turn].tcp;
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+	CONTAINER_OF(handle, struct http_listener, tcp)->closing = false;
+}
+
+static void close_listener(struct http_server *server)
+{
+	server->listeners[server->turn].closing = true;
+	uv_close((uv_handle_t *)listener_of(server), on_listener_closed);
+}
+
+static int bind_port(struct http_server *server, int port, struct error *error)
 {
 	struct sockaddr_in address;
 	int length = sizeof(address);
 	int result;
 
-	memset(server, 0, sizeof(*server));
-	list_init(&server->connections);
-	server->handler = handler;
-	server->context = context;
-	server->connections_max = HTTP_CONNECTIONS_MAX;
-	CHECK(uv_tcp_init(loop, &server->listener) == 0);
-	server->listener.data = server;
+	CHECK(uv_tcp_init(server->loop, listener_of(server)) == 0);
+	listener_of(server)->data = server;
 	uv_ip4_addr("127.0.0.1", port, &address);
-	result = uv_tcp_bind(&server->listener, (const struct sockaddr *)&address, 0);
+	result = uv_tcp_bind(listener_of(server), (const struct sockaddr *)&address, 0);
 	if (result == 0)
-		result = uv_listen((uv_stream_t *)&server->listener, HTTP_BACKLOG, on_connection);
-	if (result == 0)
-		result = uv_tcp_getsockname(&server->listener, (struct sockaddr *)&address, &length);
+		result = uv_tcp_getsockname(listener_of(server), (struct sockaddr *)&address, &length);
 	if (result != 0)
 		return error_set(error, ERR_IO, "listen on 127.0.0.1:%d: %s", port, uv_strerror(result));
 	server->port = ntohs(address.sin_port);
 	return 0;
 }
 
-void http_server_close(struct http_server *server)
+int http_bind(struct http_server *server, uv_loop_t *loop, int port, const struct http_handler *handler, void *context,
+	struct error *error)
 {
-	uv_close((uv_handle_t *)&server->listener, NULL);
+	memset(server, 0, sizeof(*server));
+	list_init(&server->connections);
+	server->loop = loop;
+	server->handler = handler;
+	server->context = context;
+	server->connections_max = HTTP_CONNECTIONS_MAX;
+	return bind_port(server, port, error);
+}
+
+int http_listen(struct http_server *server, struct error *error)
+{
+	int result = uv_listen((uv_stream_t *)listener_of(server), HTTP_BACKLOG, on_connection);
+
+	if (result != 0)
+		return error_set(error, ERR_IO, "listen on 127.0.0.1:%d: %s", server->port, uv_strerror(result));
+	return 0;
+}
+
+int http_unlisten(struct http_server *server, struct error *error)
+{
+	if (server->listeners[server->turn ^ 1].closing)
+		return error_set(error, ERR_BUSY, "the port was given back a moment ago");
+	close_listener(server);
+	server->turn ^= 1;
+	return bind_port(server, server->port, error);
+}
+
+void http_drop_connections(struct http_server *server)
+{
 	LIST_EACH_SAFE(link, &server->connections)
 		drop(CONTAINER_OF(link, struct http_connection, link));
+}
+
+void http_server_close(struct http_server *server)
+{
+	close_listener(server);
+	http_drop_connections(server);
 }

@@ -17,7 +17,7 @@ enum {
 	HTTP_CONNECTIONS_MAX = 4096,     /* per port; one more is closed as soon as it is accepted */
 	HTTP_BACKLOG = 4096,
 	HTTP_URL_MAX = 2048,             /* longer: 414 */
-	HTTP_KEY_MAX = 128,              /* bytes kept of an Idempotency-Key; the rest is left out */
+	HTTP_KEY_MAX = 128,              /* bytes kept of an Idempotency-Key and of the other headers below; the rest is left out */
 	HTTP_AHEAD_MAX = 64 * 1024,      /* bytes a client may send before its last answer has ended; then it is cut off */
 	HTTP_DISCARD_MAX = 64 * 1024 * 1024, /* bytes read and thrown away after a 413, so that the client reads the answer */
 };
@@ -36,19 +36,31 @@ struct http_handler {
 	void (*on_drained)(struct http_connection *connection);
 };
 
+struct http_listener {
+	uv_tcp_t tcp;
+	bool closing;
+};
+
 struct http_server {
-	uv_tcp_t listener;
+	uv_loop_t *loop;
+	struct http_listener listeners[2]; /* one at a time; the other may still be closing */
+	unsigned turn;
 	const struct http_handler *handler;
 	void *context; /* the handler's own */
 	struct list connections;
 	unsigned connection_count, connections_max;
 	uint64_t connections_refused; /* because of connections_max */
+	uint64_t replies;             /* whole ones, by http_reply() */
 	int port;
+	int idle_ms;              /* a connection that waits for its next request is closed after it; 0: never */
+	const char *idle_header;  /* a line for each answer, ending in "\r\n", or NULL */
 };
 
 struct http_connection {
 	struct http_server *server;
 	uv_tcp_t tcp;
+	uv_timer_t idle;
+	unsigned open_handles; /* tcp and idle */
 	uv_shutdown_t shutdown;
 	struct list link;
 	void *exchange; /* the handler's own, from on_header on */
@@ -56,8 +68,10 @@ struct http_connection {
 	/* The request; valid from on_request until the end of the answer. */
 	enum http_method method;
 	struct buffer path; /* without the query */
+	struct buffer query; /* behind the "?" */
 	struct buffer body;
 	char idempotency_key[HTTP_KEY_MAX + 1]; /* "" when there was none */
+	char authorization[HTTP_KEY_MAX + 1], request_id[HTTP_KEY_MAX + 1], content_type[HTTP_KEY_MAX + 1]; /* the same */
 	bool keep_alive, chunked; /* chunked: the client knows chunked transfer (HTTP/1.1) */
 	bool rejected; /* in on_gone: it was us who ended it, with a 4xx */
 
@@ -70,9 +84,14 @@ struct http_connection {
 	unsigned writes;
 };
 
-/* Listen on 127.0.0.1; port 0 lets the kernel choose, server->port then says which. */
-int http_listen(struct http_server *server, uv_loop_t *loop, int port, const struct http_handler *handler, void *context,
+/* Take a port of 127.0.0.1, where connections are refused until http_listen(). Port 0 lets the kernel choose, server->port then
+ * says which. */
+int http_bind(struct http_server *server, uv_loop_t *loop, int port, const struct http_handler *handler, void *context,
 	struct error *error);
+int http_listen(struct http_server *server, struct error *error);
+/* Refuse connections again, and drop those there are. The port stays ours: http_listen() goes on. */
+int http_unlisten(struct http_server *server, struct error *error);
+void http_drop_connections(struct http_server *server);
 /* Stop listening and drop all connections; the loop ends when nothing else keeps it. */
 void http_server_close(struct http_server *server);
 

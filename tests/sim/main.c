@@ -10,14 +10,15 @@
 #include "tests/sim/sim.h"
 #include "workflow/base/check.h"
 
-static const struct kind *const kinds[] = {&openai_kind};
+static const struct kind *const kinds[] = {&openai_kind, &llamacpp_kind};
 
 static const char usage[] =
 	"usage: reprise-sim [options]\n"
 	"A simulated LLM runtime on 127.0.0.1. Prints one line when it is ready.\n"
-	"  --kind KIND            openai\n"
+	"  --kind KIND            openai, llamacpp\n"
 	"  --port N               0, the default, lets the system choose\n"
-	"  --control-port N       serve /__sim/state, /__sim/script, /__sim/reset there\n"
+	"  --control-port N       serve /__sim/state, /__sim/script, /__sim/reset,\n"
+	"                         /__sim/reload, /__sim/flush there\n"
 	"                         (0 lets the system choose; off by default)\n"
 	"  --script FILE          JSON: answers, cadence, faults (tests/sim/README.md)\n"
 	"  --model NAME           the model it serves (default reprise-sim)\n"
@@ -29,7 +30,7 @@ static const char usage[] =
 	"  --verbose              one line per request on standard error\n"
 	"  --version, --help\n";
 
-struct options {
+struct arguments {
 	const struct kind *kind;
 	const char *script_path;
 	int port, control_port; /* control_port -1: off */
@@ -52,9 +53,9 @@ static int read_number(const char *name, const char *text, double max, double *n
 }
 
 /* Return 0 to go on, ERR_CANCELLED when all was said (--help), else an error. */
-static int read_options(struct options *options, int count, char **arguments, struct error *error)
+static int read_options(struct arguments *options, int count, char **arguments, struct error *error)
 {
-	*options = (struct options){
+	*options = (struct arguments){
 		.kind = kinds[0], .control_port = -1, .connections_max = HTTP_CONNECTIONS_MAX, .sections_max = TALLY_ENTRIES_MAX,
 		.defaults = {.model = "reprise-sim"},
 	};
@@ -172,23 +173,54 @@ static void on_signal(uv_signal_t *handle, int number)
 	(void)number;
 	if (uv_is_closing((uv_handle_t *)handle))
 		return;
+	sim->closing = true;
 	http_server_close(&sim->product);
+	exchange_end_abandoned(sim);
+	runtime_close(&sim->runtime);
 	if (sim->has_control)
 		http_server_close(&sim->control);
 	for (size_t i = 0; i < COUNT_OF(sim->signals); i++)
 		uv_close((uv_handle_t *)&sim->signals[i], NULL);
 }
 
-static int open_sim(struct sim *sim, const struct options *options, struct error *error)
+/* ---- The simulated runtime ---- */
+
+void sim_apply_script(struct sim *sim)
+{
+	const struct kind_options *options = &sim->script->options;
+	struct model_state *model;
+
+	sim->product.idle_ms = options->idle_ms;
+	sim->product.idle_header = sim->kind->idle_header;
+	model = options->loaded ? runtime_model(&sim->runtime, sim->script->model) : NULL;
+	if (model != NULL)
+		runtime_load(&sim->runtime, model, 0);
+}
+
+void sim_reload(struct sim *sim)
+{
+	sim->reloading = true;
+	http_drop_connections(&sim->product);
+	exchange_end_abandoned(sim);
+	sim->reloading = false;
+	runtime_renew(&sim->runtime);
+	sim_apply_script(sim);
+}
+
+static int open_sim(struct sim *sim, const struct arguments *options, struct error *error)
 {
 	static const int numbers[] = {SIGTERM, SIGINT};
 
-	if (http_listen(&sim->product, &sim->loop, options->port, &product_handler, sim, error) != 0)
+	if (http_bind(&sim->product, &sim->loop, options->port, &product_handler, sim, error) != 0)
 		return (int)error->code;
 	sim->product.connections_max = (unsigned)options->connections_max;
 	sim->has_control = options->control_port >= 0;
-	if (sim->has_control && http_listen(&sim->control, &sim->loop, options->control_port, &control_handler, sim, error) != 0)
+	if (sim->has_control && (http_bind(&sim->control, &sim->loop, options->control_port, &control_handler, sim, error) != 0 ||
+	    http_listen(&sim->control, error) != 0))
 		return (int)error->code;
+	if (http_listen(&sim->product, error) != 0)
+		return (int)error->code;
+	sim_apply_script(sim);
 	for (size_t i = 0; i < COUNT_OF(numbers); i++) {
 		CHECK(uv_signal_init(&sim->loop, &sim->signals[i]) == 0);
 		sim->signals[i].data = sim;
@@ -200,7 +232,7 @@ static int open_sim(struct sim *sim, const struct options *options, struct error
 int main(int count, char **arguments)
 {
 	static struct sim sim;
-	struct options options;
+	struct arguments options;
 	struct error error = {.code = ERR_NONE};
 
 	if (read_options(&options, count, arguments, &error) == ERR_CANCELLED)
@@ -212,8 +244,11 @@ int main(int count, char **arguments)
 	sim.kind = options.kind;
 	sim.verbose = options.verbose;
 	sim.defaults = options.defaults;
+	sim.defaults.kind = options.kind->bit;
+	sim.defaults.options = &options.kind->options;
 	counters_init(&sim.counters, (size_t)options.sections_max);
 	CHECK(uv_loop_init(&sim.loop) == 0);
+	runtime_init(&sim.runtime, &sim.loop);
 	if (load_script(&sim, options.script_path, &error) != 0 || open_sim(&sim, &options, &error) != 0)
 		goto fail;
 
@@ -225,7 +260,8 @@ int main(int count, char **arguments)
 	uv_run(&sim.loop, UV_RUN_DEFAULT);
 
 	CHECK(uv_loop_close(&sim.loop) == 0); /* finds a handle that was left open */
-	script_free(sim.script);
+	script_release(sim.script);
+	runtime_free(&sim.runtime);
 	counters_close(&sim.counters);
 	return 0;
 fail:

@@ -14,7 +14,8 @@ static const char *const fault_names[FAULT_KIND_COUNT] = {
 	FAULT_KINDS(X)
 #undef X
 };
-static const char *const mode_names[MODE_COUNT] = {"extract", "fixed", "weighted", "seeded"};
+static const char *const mode_names[MODE_COUNT] = {"extract", "fixed", "weighted", "seeded", "seedIgnored", "coldFirst", "cachePath",
+	"schedule", "reloadShift"};
 
 const char *fault_kind_name(enum fault_kind kind)
 {
@@ -113,13 +114,10 @@ static int read_boolean(const struct json *object, const char *where, const char
 	return 0;
 }
 
-static int read_answer(struct script *script, const struct json *json, size_t index, struct error *error)
+static int read_answer(struct answer *answer, const struct json *json, const char *where, struct error *error)
 {
-	struct answer *answer = &script->answers[index];
 	const struct json *weight = json_get(json, "weight");
-	char where[64];
 
-	snprintf(where, sizeof(where), "/answer/answers/%zu", index);
 	if (refuse_unknown(json, where, "text reasoning weight ", error) != 0)
 		return ERR_INVALID;
 	if (json_get_text(json, "text") == NULL)
@@ -131,27 +129,52 @@ static int read_answer(struct script *script, const struct json *json, size_t in
 	answer->text = json_get_text(json, "text");
 	answer->reasoning = json_get_text(json, "reasoning");
 	answer->weight = weight != NULL ? weight->number : 1;
-	script->weight_sum += answer->weight;
+	return 0;
+}
+
+static int read_schedule(struct script *script, const struct json *json, struct error *error)
+{
+	if (!json_is(json, JSON_ARRAY) || json_count(json) == 0 || json_count(json) > SCRIPT_SCHEDULE_MAX)
+		return error_set(error, ERR_INVALID, "/answer/schedule: must be a list of 1 to %d indices of answers", SCRIPT_SCHEDULE_MAX);
+	script->schedule_count = json_count(json);
+	script->schedule = arena_alloc(&script->arena, script->schedule_count * sizeof(*script->schedule));
+	for (size_t i = 0; i < script->schedule_count; i++) {
+		const struct json *index = json_at(json, i);
+
+		if (!json_is_integer(index) || index->number < 0 || index->number >= (double)script->answer_count)
+			return error_set(error, ERR_INVALID, "/answer/schedule/%zu: must be an index of answers, from 0 on", i);
+		script->schedule[i] = (uint32_t)index->number;
+	}
 	return 0;
 }
 
 static int read_answers(struct script *script, const struct json *json, struct error *error)
 {
 	const struct json *answers = json_get(json, "answers");
+	const struct json *greedy = json_get(json, "greedy");
 	const char *mode = json_get_text(json, "mode");
 	int found = -1;
+	char where[64];
 
 	if (json == NULL)
 		return 0;
-	if (refuse_unknown(json, "/answer", "mode answers ", error) != 0)
+	if (refuse_unknown(json, "/answer", "mode answers greedy schedule ", error) != 0)
 		return ERR_INVALID;
 	for (int i = 0; i < MODE_COUNT; i++) {
 		if (mode != NULL && strcmp(mode, mode_names[i]) == 0)
 			found = i;
 	}
 	if (found < 0)
-		return error_set(error, ERR_INVALID, "/answer/mode: must be extract, fixed, weighted or seeded");
+		return error_set(error, ERR_INVALID, "/answer/mode: must be extract, fixed, weighted, seeded, seedIgnored, coldFirst, cachePath, "
+			"schedule or reloadShift");
 	script->mode = (enum answer_mode)found;
+	if (greedy != NULL) {
+		struct answer *answer = arena_zero(&script->arena, sizeof(*answer));
+
+		if (read_answer(answer, greedy, "/answer/greedy", error) != 0)
+			return ERR_INVALID;
+		script->greedy = answer;
+	}
 	if (script->mode == MODE_EXTRACT)
 		return answers == NULL ? 0 : error_set(error, ERR_INVALID, "/answer/answers: mode extract takes none");
 	if (!json_is(answers, JSON_ARRAY) || json_count(answers) == 0 || json_count(answers) > SCRIPT_ANSWERS_MAX)
@@ -159,9 +182,17 @@ static int read_answers(struct script *script, const struct json *json, struct e
 	script->answer_count = json_count(answers);
 	script->answers = arena_zero(&script->arena, script->answer_count * sizeof(*script->answers));
 	for (size_t i = 0; i < script->answer_count; i++) {
-		if (read_answer(script, json_at(answers, i), i, error) != 0)
+		snprintf(where, sizeof(where), "/answer/answers/%zu", i);
+		if (read_answer(&script->answers[i], json_at(answers, i), where, error) != 0)
 			return ERR_INVALID;
+		script->weight_sum += script->answers[i].weight;
 	}
+	if ((script->mode == MODE_COLD_FIRST || script->mode == MODE_CACHE_PATH) && script->answer_count != 2)
+		return error_set(error, ERR_INVALID, "/answer/answers: mode %s takes two answers", mode);
+	if (script->mode == MODE_SCHEDULE)
+		return read_schedule(script, json_get(json, "schedule"), error);
+	if (json_get(json, "schedule") != NULL)
+		return error_set(error, ERR_INVALID, "/answer/schedule: only mode schedule takes one");
 	return 0;
 }
 
@@ -206,7 +237,7 @@ static int read_rule(struct script *script, const struct json *json, size_t inde
 	char where[64];
 
 	snprintf(where, sizeof(where), "/faults/%zu", index);
-	if (refuse_unknown(json, where, "on match times kind afterBytes status retryAfter ", error) != 0)
+	if (refuse_unknown(json, where, "on match times kind afterBytes status retryAfter exitCode ", error) != 0)
 		return ERR_INVALID;
 	rule->fault.status = 500;
 	rule->fault.retry_after = -1;
@@ -228,6 +259,11 @@ static int read_rule(struct script *script, const struct json *json, size_t inde
 	    read_int(json, where, "status", 400, 599, &rule->fault.status, error) != 0 ||
 	    read_int(json, where, "retryAfter", 0, 86400, &rule->fault.retry_after, error) != 0)
 		return ERR_INVALID;
+	if (rule->fault.kind == FAULT_DIE) {
+		rule->fault.status = 1;
+		if (read_int(json, where, "exitCode", 0, 255, &rule->fault.status, error) != 0)
+			return ERR_INVALID;
+	}
 	rule->times = (uint64_t)times;
 	rule->fault.after_bytes = (uint64_t)after_bytes;
 	return 0;
@@ -250,13 +286,13 @@ static int read_cadence(struct cadence *cadence, const struct json *json, struct
 	return 0;
 }
 
-static int read_script(struct script *script, const struct json *json, struct error *error)
+static int read_script(struct script *script, const struct json *json, enum kind_bit kind, struct error *error)
 {
 	const struct json *options = json_get(json, "options");
 	const struct json *faults = json_get(json, "faults");
 	double seed = (double)script->seed;
 
-	if (refuse_unknown(json, "/", "seed model answer cadence options faults ", error) != 0)
+	if (refuse_unknown(json, "/", "seed model answer cadence options faults process ", error) != 0)
 		return ERR_INVALID;
 	if (json_get(json, "model") != NULL && json_get_text(json, "model") == NULL)
 		return error_set(error, ERR_INVALID, "/model: must be a string");
@@ -269,10 +305,9 @@ static int read_script(struct script *script, const struct json *json, struct er
 	if (read_answers(script, json_get(json, "answer"), error) != 0 ||
 	    read_cadence(&script->cadence, json_get(json, "cadence"), error) != 0)
 		return ERR_INVALID;
-	if (options != NULL && (refuse_unknown(options, "/options", "ignoreStream noDone ", error) != 0 ||
-	    read_boolean(options, "/options", "ignoreStream", &script->ignore_stream, error) != 0 ||
-	    read_boolean(options, "/options", "noDone", &script->no_done, error) != 0))
+	if (options != NULL && options_read(&script->options, options, kind, error) != 0)
 		return ERR_INVALID;
+	script->process = json_get(json, "process");
 	if (faults == NULL)
 		return 0;
 	if (!json_is(faults, JSON_ARRAY) || json_count(faults) > SCRIPT_FAULTS_MAX)
@@ -291,25 +326,33 @@ struct script *script_new(struct bytes text, const struct script_defaults *defau
 	struct script *script = memory_zero(sizeof(*script));
 	const struct json *json;
 
+	script->holders = 1;
 	arena_init(&script->arena);
+	script->options = *defaults->options;
 	script->seed = defaults->seed;
 	script->model = arena_text(&script->arena, defaults->model);
 	script->cadence.first_byte_ms = defaults->delay_ms;
 	script->cadence.tokens_per_chunk = 4;
 	json = json_parse(&script->arena, text, JSON_STRICT, NULL, error);
-	if (json == NULL || read_script(script, json, error) != 0) {
+	if (json == NULL || read_script(script, json, defaults->kind, error) != 0) {
 		error_wrap(error, "script");
 		goto fail;
 	}
 	return script;
 fail:
-	script_free(script);
+	script_release(script);
 	return NULL;
 }
 
-void script_free(struct script *script)
+struct script *script_hold(struct script *script)
 {
-	if (script == NULL)
+	script->holders++;
+	return script;
+}
+
+void script_release(struct script *script)
+{
+	if (script == NULL || --script->holders > 0)
 		return;
 	arena_close(&script->arena);
 	free(script);

@@ -5,6 +5,7 @@
  * Ownership: a script owns all its texts; script_free() ends them. Threads: loop. */
 #pragma once
 
+#include "tests/sim/options.h"
 #include "workflow/base/arena.h"
 #include "workflow/base/bytes.h"
 #include "workflow/base/error.h"
@@ -13,6 +14,7 @@ enum {
 	SCRIPT_BYTES_MAX = 8 * 1024 * 1024,
 	SCRIPT_ANSWERS_MAX = 10 * 1000,
 	SCRIPT_FAULTS_MAX = 10 * 1000,
+	SCRIPT_SCHEDULE_MAX = 100 * 1000,
 	SCRIPT_TIME_MAX_MS = 24 * 60 * 60 * 1000,
 };
 
@@ -33,7 +35,8 @@ enum {
 	X(FAULT_CUT_TEXT, "cutText")         \
 	X(FAULT_CUT_BY_LENGTH, "cutByLength") \
 	X(FAULT_UNGROUNDED, "ungrounded")    \
-	X(FAULT_STATUS, "status")
+	X(FAULT_STATUS, "status")            \
+	X(FAULT_DIE, "die")
 
 enum fault_kind {
 #define X(name, text) name,
@@ -45,8 +48,8 @@ const char *fault_kind_name(enum fault_kind kind);
 
 struct fault {
 	enum fault_kind kind;
-	uint64_t after_bytes; /* reset, stall: of the body */
-	int status;
+	uint64_t after_bytes; /* reset, stall, die: of the body */
+	int status;           /* die: of the process */
 	int retry_after; /* seconds; -1: header left out */
 };
 
@@ -59,7 +62,10 @@ struct fault_rule {
 	struct fault fault;
 };
 
-enum answer_mode { MODE_EXTRACT, MODE_FIXED, MODE_WEIGHTED, MODE_SEEDED, MODE_COUNT };
+enum answer_mode {
+	MODE_EXTRACT, MODE_FIXED, MODE_WEIGHTED, MODE_SEEDED, MODE_SEED_IGNORED, MODE_COLD_FIRST, MODE_CACHE_PATH, MODE_SCHEDULE,
+	MODE_RELOAD_SHIFT, MODE_COUNT
+};
 
 struct answer {
 	const char *text;
@@ -79,14 +85,19 @@ struct cadence {
 
 struct script {
 	struct arena arena;
+	unsigned holders; /* answers under way, and the simulator itself */
 	uint64_t seed;
 	const char *model;
 	enum answer_mode mode;
 	struct answer *answers;
 	size_t answer_count;
 	double weight_sum;
+	const struct answer *greedy; /* not NULL: what temperature 0 gets, whatever the mode */
+	uint32_t *schedule;          /* indices of answers, by ordinal; the last one again and again */
+	size_t schedule_count;
 	struct cadence cadence;
-	bool ignore_stream, no_done;
+	struct kind_options options;
+	const struct json *process;  /* process.h reads it at the start; NULL: nothing out of the ordinary */
 	struct fault_rule *rules;
 	size_t rule_count;
 };
@@ -96,11 +107,15 @@ struct script_defaults {
 	uint64_t seed;
 	const char *model;
 	int delay_ms;
+	enum kind_bit kind;
+	const struct kind_options *options; /* the kind's */
 };
 
 /* Unknown members are refused, so that a misspelt fault does not pass for a run without one. */
 struct script *script_new(struct bytes text, const struct script_defaults *defaults, struct error *error);
-void script_free(struct script *script);
+/* One more holder, one less; the last one ends it. NULL is nobody's. */
+struct script *script_hold(struct script *script);
+void script_release(struct script *script);
 
 /* By ordinal alone, before the request is read: true when a rule without `match` refuses it. */
 bool script_refuses(struct script *script, uint64_t ordinal);

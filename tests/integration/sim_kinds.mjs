@@ -1,0 +1,317 @@
+// The simulator's kinds: what each runtime's dialect looks like on the wire, request by request, and how each behaves when it loads,
+// queues, truncates or refuses. Needs Node 20 and nothing else. REPRISE_SIM names the program (default build/tests/sim/reprise-sim).
+import { check, equal, finish, pause, test, until } from '../support/harness.mjs';
+import { ask, control, rawAsk, script, start, state, stop } from '../support/sim.mjs';
+
+const MODEL = 'reprise-sim';
+const one = (text, more = {}) => ({ mode: 'fixed', answers: [{ text, ...more }] });
+const user = content => [{ role: 'user', content }];
+
+async function post(sim, path, body, options) {
+	const answer = await ask(sim.port, 'POST', path, typeof body === 'string' ? body : JSON.stringify(body), options);
+	let json = null;
+	try { json = JSON.parse(answer.text); } catch { /* a stream, or a text */ }
+	return { ...answer, json };
+}
+
+async function get(sim, path, options) {
+	const answer = await ask(sim.port, 'GET', path, undefined, options);
+	let json = null;
+	try { json = JSON.parse(answer.text); } catch { /* a text */ }
+	return { ...answer, json };
+}
+
+// Events of a stream of "data:" lines, in order; the end mark as 'done'.
+function events(text) {
+	const list = text.split('\n\n');
+	equal(list.pop(), '', 'the stream ends with an event');
+	return list.filter(event => !event.startsWith(':')).map(event => event === 'data: [DONE]' ? 'done' : JSON.parse(event.replace(/^data: /, '')));
+}
+
+// Each row: a sentence, a request, and what comes back. `want` may be a status, or a function that looks closer.
+async function table(sim, rows) {
+	for (const [sentence, method, path, body, want] of rows) {
+		await test(`${sim.kind}: ${sentence}`, async () => {
+			const answer = method === 'GET' ? await get(sim, path) : await post(sim, path, body);
+			equal(answer.headers.server, 'reprise-sim', 'Server');
+			if (typeof want === 'number')
+				equal(answer.status, want, answer.text.slice(0, 300));
+			else
+				await want(answer);
+		});
+	}
+}
+
+async function startKind(kind, ...options) {
+	const sim = await start('--kind', kind, ...options);
+	sim.kind = kind;
+	return sim;
+}
+
+// What all kinds share: bodies that are nonsense get the kind's own error, never a crash, and the next request is answered.
+async function refuseNonsense(sim, paths, isError) {
+	await test(`${sim.kind}: bodies that make no sense get the kind's own error`, async () => {
+		const nonsense = ['', '{', '[]', '7', 'null', '"x"', '{"messages":7}', '{"messages":[]}', '{"messages":[7]}', '{"messages":[{}]}',
+			'{"model":{}}', '{"model":"a","model":"b"}', '\u0000', '{"a":'.repeat(200), JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 7 }] }),
+			JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: [{ type: 'audio' }] }] })];
+		for (const path of paths) {
+			for (const body of nonsense) {
+				const answer = await post(sim, path, body);
+				check(answer.status >= 400 && answer.status < 500 && answer.json !== null, `${path} ${body.slice(0, 60)}: ${answer.status} ${answer.text}`);
+				check(isError(answer.json, answer.status), `${path} ${body.slice(0, 60)}: ${answer.text}`);
+			}
+		}
+		equal((await state(sim)).inFlight, 0, 'in flight');
+	});
+}
+
+// A stop right after the last test, so that a kind that crashes is told by its own rows.
+const done = sim => test(`${sim.kind}: it ends cleanly`, () => stop(sim));
+
+// ---- llama.cpp ----
+
+{
+	const sim = await startKind('llamacpp');
+	const error = (status, type, message) => answer => {
+		equal([answer.status, answer.json.error.code, answer.json.error.type], [status, status, type], 'error');
+		check(answer.json.error.message.includes(message), answer.text);
+	};
+	await script(sim, { answer: one('Prague.', { reasoning: 'Capital of Czechia' }) });
+	await table(sim, [
+		['health', 'GET', '/health', null, answer => equal([answer.status, answer.text], [200, '{"status":"ok"}'], 'health')],
+		['props tell build, context, slots and defaults', 'GET', '/props', null, ({ json }) => {
+			equal([json.build_info, json.total_slots, json.default_generation_settings.n_ctx, json.model_path], ['b6123-1a2b3c4', 1, 32768, '/models/simulated.gguf'], 'props');
+			const { temperature, top_k, top_p, min_p, seed, samplers } = json.default_generation_settings.params;
+			equal([temperature, top_k, top_p, min_p, seed, samplers.length], [0.8, 40, 0.95, 0.05, 4294967295, 9], 'defaults');
+			check(typeof json.chat_template === 'string', 'template');
+		}],
+		['models', 'GET', '/v1/models', null, ({ json }) => equal([json.data[0].id, json.data[0].owned_by, json.data[0].meta.n_vocab], [MODEL, 'llamacpp', 32000], 'model')],
+		['slots', 'GET', '/slots', null, ({ json }) => equal(json, [{ id: 0, n_ctx: 32768, speculative: false, is_processing: false }], 'slots')],
+		['lora adapters', 'GET', '/lora-adapters', null, ({ json }) => equal(json, [], 'adapters')],
+		['metrics are off unless asked for', 'GET', '/metrics', null, error(501, 'not_supported_error', 'metrics')],
+		['unknown paths', 'GET', '/nothing', null, error(404, 'not_found_error', 'File Not Found')],
+		['the router is off', 'POST', '/models/load', { model: MODEL }, error(404, 'not_found_error', 'File')],
+		['tokenize', 'POST', '/tokenize', { content: 'abcdefghi' }, ({ json }) => equal(json.tokens.length, 3, 'tokens')],
+		['apply-template', 'POST', '/apply-template', { messages: user('a') }, ({ json }) => equal(json, { prompt: 'a' }, 'prompt')],
+		['a plain answer', 'POST', '/v1/chat/completions', { messages: user('Where?'), model: 'whatever' }, ({ status, json }) => {
+			equal(status, 200, 'status');
+			equal(json.choices, [{ finish_reason: 'stop', index: 0, message: { role: 'assistant', reasoning_content: 'Capital of Czechia', content: 'Prague.' } }], 'choices');
+			equal([json.model, json.system_fingerprint, json.object, /^chatcmpl-[0-9a-f]{32}$/.test(json.id)], [MODEL, 'b6123-1a2b3c4', 'chat.completion', true], 'head');
+			equal(json.usage, { completion_tokens: 7, prompt_tokens: 2, total_tokens: 9, prompt_tokens_details: { cached_tokens: 0 } }, 'usage');
+			equal(json.timings, { cache_n: 0, prompt_n: 2, prompt_ms: 2, prompt_per_token_ms: 1, prompt_per_second: 1000,
+				predicted_n: 7, predicted_ms: 70, predicted_per_token_ms: 10, predicted_per_second: 100 }, 'timings');
+		}],
+		['a stream: role, reasoning, text, finish, usage with timings, [DONE]', 'POST', '/v1/chat/completions',
+			{ messages: user('Where?'), stream: true, stream_options: { include_usage: true } }, answer => {
+			const list = events(answer.text);
+			equal(list.map(event => event === 'done' ? event : [event.choices[0]?.delta ?? null, event.choices[0]?.finish_reason ?? null, Boolean(event.usage), Boolean(event.timings)]), [
+				[{ role: 'assistant', content: null }, null, false, false], [{ reasoning_content: 'Capital of Czech' }, null, false, false],
+				[{ reasoning_content: 'ia' }, null, false, false], [{ content: 'Prague.' }, null, false, false],
+				[{}, 'stop', false, false], [null, null, true, true], 'done'], 'events');
+			check(list.slice(0, -1).every(event => event.system_fingerprint === 'b6123-1a2b3c4'), 'the fingerprint is on every chunk');
+		}],
+		['without usage the timings ride on the finish chunk', 'POST', '/v1/chat/completions', { messages: user('Where?'), stream: true }, answer =>
+			equal(events(answer.text).slice(-2).map(event => event.timings?.predicted_n ?? event), [7, 'done'], 'end')],
+		['/completion describes itself', 'POST', '/completion', { prompt: 'Where?', temperature: 0, top_k: 1, seed: 42, n_predict: 9, return_tokens: true }, ({ json }) => {
+			equal([json.content, json.stop, json.stop_type, json.stopping_word, json.model, json.prompt, json.id_slot], ['Prague.', true, 'eos', '', MODEL, 'Where?', 0], 'answer');
+			equal([json.generation_settings.temperature, json.generation_settings.top_k, json.generation_settings.seed, json.generation_settings.n_predict, json.generation_settings.top_p],
+				[0, 1, 42, 9, 0.95], 'settings in force');
+			equal([json.tokens.length, json.tokens_evaluated, json.truncated], [2, 2, false], 'tokens');
+		}],
+		['/completion streams without [DONE]', 'POST', '/completion', { prompt: 'Where?', stream: true }, answer => {
+			const list = events(answer.text);
+			equal(list.map(event => [event.content, event.stop]), [['Capital of Czech', false], ['ia', false], ['Prague.', false], ['', true]], 'events');
+			equal(list.at(-1).generation_settings.seed, 4294967295, 'random');
+		}],
+		['n_predict wins over max_completion_tokens over max_tokens', 'POST', '/v1/chat/completions', { messages: user('x'), max_tokens: 9, max_completion_tokens: 8, n_predict: 6 },
+			({ json }) => equal([json.choices[0].finish_reason, json.usage.completion_tokens, json.choices[0].message.content], ['length', 6, 'Prag'], 'limit')],
+		['reasoning_effort none ends the reasoning', 'POST', '/v1/chat/completions', { messages: user('x'), reasoning_effort: 'none' },
+			({ json }) => equal(json.choices[0].message, { role: 'assistant', content: 'Prague.' }, 'message')],
+		['stop texts, and the word that stopped', 'POST', '/completion', { prompt: 'x', stop: ['gue'] }, ({ json }) =>
+			equal([json.content, json.stop_type, json.stopping_word], ['Pra', 'word', 'gue'], 'stop')],
+		['/completion reads a list of stops only', 'POST', '/completion', { prompt: 'x', stop: 'gue' }, ({ json }) => equal(json.content, 'Prague.', 'a text is not read')],
+		['a bad schema', 'POST', '/v1/chat/completions', { messages: user('x'), response_format: { type: 'json_object', schema: 7 } }, error(400, 'invalid_request_error', '"json_schema"')],
+		['no messages', 'POST', '/v1/chat/completions', {}, error(400, 'invalid_request_error', "'messages' is required")],
+		['no prompt', 'POST', '/completion', {}, error(400, 'invalid_request_error', '"prompt"')],
+		['a context that is too small', 'POST', '/v1/chat/completions', { messages: user('x'.repeat(200000)) }, answer => {
+			error(400, 'exceed_context_size_error', 'request (50000 tokens) exceeds the available context size (32768 tokens), try increasing it')(answer);
+			equal([answer.json.error.n_prompt_tokens, answer.json.error.n_ctx], [50000, 32768], 'members');
+		}],
+		['the text is cut where the context ends', 'POST', '/v1/chat/completions', { messages: user('x'.repeat(4 * 32766)) },
+			({ json }) => equal([json.choices[0].finish_reason, json.usage.completion_tokens], ['length', 2], 'cut')],
+	]);
+	await refuseNonsense(sim, ['/v1/chat/completions', '/completion', '/apply-template'], (json, status) => json.error.code === status && typeof json.error.type === 'string');
+
+	await test('llamacpp: both nestings of a schema, json_schema and grammar', async () => {
+		await script(sim, {});
+		const schema = { type: 'object', required: ['a'], properties: { a: { enum: ['x'] } } };
+		for (const more of [{ response_format: { type: 'json_object', schema } }, { response_format: { type: 'json_schema', schema } },
+			{ response_format: { type: 'json_schema', json_schema: { name: 'n', schema } } }, { json_schema: schema }])
+			equal((await post(sim, '/v1/chat/completions', { messages: user('x'), ...more })).json.choices[0].message.content, '{"a":"x"}', JSON.stringify(more));
+		check(/simulator/.test((await post(sim, '/v1/chat/completions', { messages: user('x'), json_schema: schema, grammar: 'root ::= "a"' })).text), 'a grammar hides the schema');
+	});
+
+	await test('llamacpp: the prompt cache counts, unless the request or the flag switches it off', async () => {
+		const long = 'x'.repeat(40);
+		const cached = async more => (await post(sim, '/v1/chat/completions', { messages: user(long), ...more })).json.timings.cache_n;
+		await script(sim, {});
+		await control(sim, 'POST', '/__sim/flush');
+		equal([await cached({}), await cached({}), await cached({ cache_prompt: false }), await cached({ messages: user(long + 'abcdefgh') })], [0, 8, 0, 8], 'cache_n');
+		await script(sim, { options: { promptCache: false } });
+		equal(await cached({}), 0, '--no-cache-prompt');
+	});
+
+	await test('llamacpp: two slots make two answers, a third waits; /slots and /metrics show it', async () => {
+		await script(sim, { answer: one('x'.repeat(40)), cadence: { firstByteMs: 300 }, options: { slots: 2, metrics: true } });
+		const asked = [1, 2, 3].map(() => post(sim, '/v1/chat/completions', { messages: user('x'), top_k: 7 }));
+		await until('three', async () => (await state(sim)).inFlight === 3);
+		const { runtime } = await state(sim);
+		equal([runtime.running, runtime.waiting], [2, 1], 'running and waiting');
+		const slots = (await get(sim, '/slots')).json;
+		equal(slots.map(slot => [slot.is_processing, slot.params.top_k]), [[true, 7], [true, 7]], 'slots');
+		equal((await get(sim, '/slots?fail_on_no_slot=1')).json.error, { code: 503, message: 'no slot available', type: 'unavailable_error' }, 'no slot');
+		check(/^llamacpp:requests_processing 2$/m.test((await get(sim, '/metrics')).text) && /^llamacpp:requests_deferred 1$/m.test((await get(sim, '/metrics')).text), 'metrics');
+		check((await Promise.all(asked)).every(answer => answer.status === 200), 'all answered');
+		check((await asked[2]).ms >= 550, `the third waited: ${(await asked[2]).ms}`);
+		check(Number(/^llamacpp:tokens_predicted_total (\d+)$/m.exec((await get(sim, '/metrics')).text)[1]) >= 30, 'tokens');
+	});
+
+	await test('llamacpp: with keepsGenerating a client that goes away frees no slot until the answer is made', async () => {
+		await script(sim, { answer: one('x'.repeat(160)), cadence: { chunkMs: 60, tokensPerChunk: 4 }, options: { keepsGenerating: true } });
+		await ask(sim.port, 'POST', '/v1/chat/completions', JSON.stringify({ messages: user('x'), stream: true }), { abortAfter: 1 });
+		await until('cancelled', async () => (await state(sim)).cancelled === 1);
+		equal([(await state(sim)).runtime.abandoned, (await get(sim, '/slots')).json[0].is_processing], [1, true], 'still busy');
+		await until('free', async () => !(await get(sim, '/slots')).json[0].is_processing);
+		equal((await state(sim)).runtime.abandoned, 0, 'abandoned');
+		await script(sim, { answer: one('x'.repeat(160)), cadence: { chunkMs: 60 } });
+		await ask(sim.port, 'POST', '/v1/chat/completions', JSON.stringify({ messages: user('x'), stream: true }), { abortAfter: 1 });
+		await until('cancelled', async () => (await state(sim)).cancelled === 1);
+		equal((await get(sim, '/slots')).json[0].is_processing, false, 'without it the slot is free at once');
+	});
+
+	await test('llamacpp: a key is asked for, but not by /health', async () => {
+		await script(sim, { options: { apiKey: 'k' } });
+		const denied = await post(sim, '/v1/chat/completions', { messages: user('x') });
+		equal([denied.status, denied.json.error], [401, { code: 401, message: 'Invalid API Key', type: 'authentication_error' }], 'denied');
+		equal([(await get(sim, '/health')).status, (await get(sim, '/props')).status], [200, 401], 'other paths');
+		equal((await get(sim, '/props', { headers: { Authorization: 'Bearer k' } })).status, 200, 'with the key');
+	});
+
+	await test('llamacpp: the router lists, loads and unloads models, and loads one on request unless told not to', async () => {
+		await script(sim, { options: { router: true, models: ['small'], loadMs: 150 } });
+		const states = async () => (await get(sim, '/models')).json.data.map(model => [model.id, model.status.value]);
+		equal(await states(), [[MODEL, 'loaded'], ['small', 'unloaded']], 'at the start');
+		equal((await post(sim, '/models/load', { model: 'small' })).json, { success: true }, 'load');
+		equal((await states())[1][1], 'loading', 'loading');
+		await until('loaded', async () => (await states())[1][1] === 'loaded');
+		equal((await post(sim, '/models/load', { model: 'small' })).status, 400, 'twice');
+		equal((await post(sim, '/models/unload', { model: 'small' })).json, { success: true }, 'unload');
+		const jit = await post(sim, '/v1/chat/completions', { model: 'small', messages: user('x') });
+		check(jit.status === 200 && jit.json.model === 'small' && jit.ms >= 140, `loaded for the request: ${jit.ms}`);
+		equal((await post(sim, '/v1/chat/completions', { model: 'none', messages: user('x') })).json.error.type, 'not_found_error', 'unknown');
+		equal((await post(sim, '/models/unload', { model: 'small' })).status, 200, 'unload again');
+		await script(sim, { options: { router: true, models: ['small'], jit: false } });
+		equal((await post(sim, '/v1/chat/completions', { model: 'small', messages: user('x') })).json.error.message, 'model is not loaded', 'no autoload');
+		check((await get(sim, '/models')).json.data[0].status.args.includes('--alias'), 'the argv of the child');
+	});
+
+	await test('llamacpp: pings are bare comments', async () => {
+		await script(sim, { cadence: { firstByteMs: 200, pingMs: 50 } });
+		check((await post(sim, '/v1/chat/completions', { messages: user('x'), stream: true })).text.startsWith(':\n\n'), 'ping');
+	});
+
+	await test('llamacpp: an option of another kind is refused', async () => {
+		const answer = await control(sim, 'POST', '/__sim/script', { options: { cacheReport: true } });
+		check(answer.status === 400 && answer.json.error.includes('cacheReport'), answer.text);
+	});
+	await done(sim);
+}
+
+// ---- Answer models that need a runtime's state ----
+
+{
+	const sim = await startKind('llamacpp');
+	const text = async (more = {}) => (await post(sim, '/v1/chat/completions', { messages: user('same'), seed: 42, temperature: 1, ...more })).json.choices[0].message.content;
+	const series = async (count, more) => { const got = []; for (let i = 0; i < count; i++) got.push(await text(more)); return got.join(''); };
+	const answers = texts => texts.map(text => ({ text }));
+
+	await test('coldFirst: the first answer after a load is another one', async () => {
+		await script(sim, { answer: { mode: 'coldFirst', answers: answers(['A', 'B']) } });
+		await control(sim, 'POST', '/__sim/reload');
+		equal(await series(4), 'ABBB', 'first');
+		await control(sim, 'POST', '/__sim/reload');
+		equal(await series(3), 'ABB', 'after a reload');
+		equal((await state(sim)).runtime.instance, 3, 'instance');
+	});
+
+	await test('cachePath: a prompt that was seen before takes another path, until a flush or without the cache', async () => {
+		await script(sim, { answer: { mode: 'cachePath', answers: answers(['A', 'B']) } });
+		await control(sim, 'POST', '/__sim/flush');
+		equal([await series(3), await series(2, { cache_prompt: false }), await series(2, { messages: user('other') })], ['BAA', 'BB', 'BA'], 'paths');
+		await control(sim, 'POST', '/__sim/flush');
+		equal(await series(2), 'BA', 'after a flush');
+	});
+
+	await test('schedule: exactly these answers, the last one again and again', async () => {
+		await script(sim, { answer: { mode: 'schedule', answers: answers(['A', 'B', 'C']), schedule: [2, 0, 0, 1] } });
+		equal(await series(6), 'CAABBB', 'schedule');
+	});
+
+	await test('seedIgnored: the seed changes nothing; at temperature 0 there is one answer', async () => {
+		await script(sim, { answer: { mode: 'seedIgnored', answers: answers(['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H']) } });
+		check(new Set(await series(10)).size > 1, 'several answers of one seed');
+		equal(new Set(await series(5, { temperature: 0 })).size, 1, 'greedy');
+	});
+
+	await test('greedy: temperature 0 gets one answer, whatever the mode; a seed of -1 is random', async () => {
+		await script(sim, { answer: { mode: 'seeded', answers: answers(['A', 'B', 'C', 'D', 'E', 'F']), greedy: { text: 'G' } } });
+		equal(await series(2, { temperature: 0 }), 'GG', 'greedy');
+		equal(new Set(await series(6)).size, 1, 'seeded');
+		check(new Set(await series(12, { seed: -1 })).size > 1, 'random');
+	});
+
+	await test('reloadShift: after each reload the seeds lead to other answers', async () => {
+		await script(sim, { answer: { mode: 'reloadShift', answers: answers(['A', 'B', 'C']) } });
+		await control(sim, 'POST', '/__sim/reload');
+		const before = await series(3);
+		await control(sim, 'POST', '/__sim/reload');
+		const after = await series(3);
+		equal([new Set(before).size, new Set(after).size, before[0] !== after[0]], [1, 1, true], `${before} ${after}`);
+	});
+
+	await test('wrongModel: the answer names another model than the one asked', async () => {
+		await script(sim, { options: { wrongModel: 'other' } });
+		equal((await post(sim, '/v1/chat/completions', { messages: user('x') })).json.model, 'other', 'model');
+	});
+
+	await test('a reload ends what is under way, as a fault, and forgets the metrics', async () => {
+		await script(sim, { cadence: { firstByteMs: 60000 } });
+		const cut = post(sim, '/v1/chat/completions', { messages: user('x') });
+		await until('in flight', async () => (await state(sim)).inFlight === 1);
+		await control(sim, 'POST', '/__sim/reload');
+		check((await cut).broken, 'cut');
+		const after = await state(sim);
+		equal([after.faulted, after.inFlight, after.runtime.running, after.runtime.promptTokens], [1, 0, 0, 0], 'state');
+	});
+
+	await test('the fault "die" ends the process in the middle of a stream', async () => {
+		await script(sim, { faults: [{ on: 1, kind: 'die', afterBytes: 20, exitCode: 7 }] });
+		const answer = await ask(sim.port, 'POST', '/v1/chat/completions', JSON.stringify({ messages: user('x'), stream: true }));
+		check(answer.broken && answer.body.length === 20, `cut: ${answer.text}`);
+		await until('ended', () => sim.child.exitCode === 7);
+	});
+}
+
+// ---- Connections ----
+
+await test('idleMs: a connection that waits for its next request is closed', async () => {
+	const sim = await startKind('openai');
+	await script(sim, { options: { idleMs: 120 } });
+	const began = performance.now();
+	const raw = await rawAsk(sim, 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n');
+	const ms = performance.now() - began;
+	check(raw.ended && ms >= 110 && ms < 1500, `closed after ${ms} ms`);
+	await stop(sim);
+});
+
+await finish();

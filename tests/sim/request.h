@@ -1,0 +1,41 @@
+/* What the dialects of all kinds have in common: reading the members of an OpenAI-like body, printing texts, replying.
+ *
+ * The readers take an absent member and null as "not told", and answer ERR_INVALID with a message that names the field.
+ * Threads: loop. */
+#pragma once
+
+#include "tests/sim/sim.h"
+
+enum { CREATED_BASE = 1790000000 /* `created` is no clock: equal scripts and orders give equal bytes */ };
+
+/* All texts of all messages become ask->prompt; the last message that holds a section counts. */
+int request_read_messages(const struct json *messages, struct arena *arena, struct ask *ask, struct error *error);
+int request_read_prompt(const struct json *prompt, struct ask *ask, struct error *error); /* one text */
+int request_read_range(const struct json *body, const char *name, double min, double max, struct error *error);
+int request_read_limit(const struct json *body, const char *name, struct ask *ask, struct error *error);
+int request_read_stops(const struct json *stop, size_t max, struct ask *ask, struct error *error);
+int request_read_format(const struct json *format, struct ask *ask, struct error *error);
+int request_read_stream(const struct json *body, bool fallback, struct ask *ask, struct error *error);
+int request_read_seed(const struct json *body, const char *name, struct ask *ask, struct error *error);
+int request_read_temperature(const struct json *body, double fallback, struct ask *ask, struct error *error);
+/* The error message becomes "…" of this kind: status, code and param of the refusal. Returns ERR_INVALID. */
+int request_refuse(struct ask *ask, int status, const char *code, const char *param, struct error *error, const char *format, ...)
+	__attribute__((format(printf, 6, 7)));
+/* Prompt plus what is asked for over the context: true. */
+bool request_overflows(const struct ask *ask, int context_tokens);
+
+/* The state of a model that the script names; NULL: there is none of that name. */
+struct model_state *request_find_model(struct sim *sim, const char *name);
+
+bool path_is(const struct http_connection *connection, enum http_method method, const char *path);
+/* The value of a name in the query, as it stands there; false when there is none. */
+bool query_is(const struct http_connection *connection, const char *name, const char *value);
+
+void print_text(const char *text, struct buffer *out); /* a JSON string */
+void print_bytes(struct bytes text, struct buffer *out);
+void print_number(uint64_t number, struct buffer *out);
+
+/* The body of a request that is answered at once; NULL: it was refused already. Ends with the arena. */
+const struct json *request_parse(struct sim *sim, struct http_connection *connection, struct arena *arena);
+void reply_json(struct http_connection *connection, int status, struct buffer *body); /* closes the buffer */
+void reply_refusal(const struct sim *sim, struct http_connection *connection, int status, const char *code, const char *message);
