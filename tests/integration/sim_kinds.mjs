@@ -227,6 +227,134 @@ const done = sim => test(`${sim.kind}: it ends cleanly`, () => stop(sim));
 	await done(sim);
 }
 
+// ---- vLLM ----
+
+{
+	const sim = await startKind('vllm');
+	const error = (status, type, param, message) => answer => {
+		equal([answer.status, answer.json?.error.code, answer.json?.error.type, answer.json?.error.param], [status, status, type, param], answer.text);
+		check(answer.json.error.message.includes(message), answer.text);
+	};
+	const chat = '/v1/chat/completions';
+	const bad = (more, param, message) => ['POST', chat, { messages: user('x'), ...more }, error(400, 'BadRequestError', param, message)];
+	await script(sim, { answer: one('{"a":1}', { reasoning: 'Look' }) });
+	await table(sim, [
+		['health is empty', 'GET', '/health', null, answer => equal([answer.status, answer.text], [200, ''], 'health')],
+		['version', 'GET', '/version', null, ({ json }) => equal(json, { version: '0.29.0' }, 'version')],
+		['models change with each call', 'GET', '/v1/models', null, async ({ json }) => {
+			const again = (await get(sim, '/v1/models')).json.data[0], card = json.data[0];
+			equal([card.id, card.owned_by, card.root, card.parent, card.max_model_len], [MODEL, 'vllm', '/models/simulated', null, 32768], 'card');
+			check(card.created !== again.created && card.permission[0].id !== again.permission[0].id && card.permission[0].created !== again.permission[0].created, 'volatile');
+		}],
+		['a plain answer', 'POST', chat, { messages: user('Where?') }, ({ json }) => {
+			equal(json.choices, [{ index: 0, message: { role: 'assistant', content: '{"a":1}', refusal: null, annotations: null, audio: null, function_call: null, reasoning: 'Look' },
+				logprobs: null, finish_reason: 'stop', stop_reason: null, token_ids: null, routed_experts: null }], 'choices');
+			equal(json.usage, { prompt_tokens: 2, total_tokens: 5, completion_tokens: 3 }, 'usage without details');
+			check(/^vllm-0\.29\.0-[0-9a-f]{8}$/.test(json.system_fingerprint), json.system_fingerprint);
+			equal([json.metrics, json.prompt_token_ids, json.prompt_text], [null, null, null], 'not asked for');
+		}],
+		['a stream: role, reasoning, text that ends it, usage with the fingerprint, [DONE]', 'POST', chat, { messages: user('Where?'), stream: true, stream_options: { include_usage: true } }, answer => {
+			equal(answer.headers['content-type'], 'text/event-stream; charset=utf-8', 'type');
+			const list = events(answer.text);
+			equal(list.map(event => event === 'done' ? event : [event.choices[0]?.delta ?? null, event.choices[0]?.finish_reason, Boolean(event.usage), Boolean(event.system_fingerprint)]), [
+				[{ role: 'assistant', content: '' }, null, false, false], [{ reasoning: 'Look' }, null, false, false],
+				[{ content: '{"a":1}' }, 'stop', false, false], [null, undefined, true, true], 'done'], 'events');
+			equal(list[2].choices[0].stop_reason, null, 'stop_reason');
+		}],
+		['without usage the fingerprint is on the terminal chunk', 'POST', chat, { messages: user('x'), stream: true }, answer =>
+			equal(events(answer.text).map(event => Boolean(event.system_fingerprint)), [false, false, true, false], 'fingerprints')],
+		['token ids and the rendered prompt', 'POST', chat, { messages: user('abcdefgh'), return_token_ids: true, return_prompt_text: true, request_id: 'r"1' }, ({ json }) =>
+			equal([json.prompt_token_ids.length, json.choices[0].token_ids.length, json.prompt_text, json.id], [2, 2, 'abcdefgh', 'chatcmpl-r"1'], 'ids')],
+		['token ids in a stream', 'POST', chat, { messages: user('abcdefgh'), return_token_ids: true, stream: true }, answer => {
+			const list = events(answer.text);
+			equal([list[0].prompt_token_ids.length, list[2].choices[0].token_ids.length], [2, 2], 'ids');
+		}],
+		['reasoning is left out with include_reasoning false', 'POST', chat, { messages: user('x'), include_reasoning: false }, ({ json }) => equal(json.choices[0].message.reasoning, null, 'reasoning')],
+		['and with enable_thinking false, which wins over the effort', 'POST', chat, { messages: user('x'), reasoning_effort: 'high', chat_template_kwargs: { enable_thinking: false } },
+			({ json }) => equal(json.choices[0].message.reasoning, null, 'reasoning')],
+		['a stop text is told', 'POST', chat, { messages: user('x'), stop: '1' }, ({ json }) => equal([json.choices[0].message.content, json.choices[0].stop_reason], ['{"a":', '1'], 'stop')],
+		['and kept if asked for', 'POST', chat, { messages: user('x'), stop: '1', include_stop_str_in_output: true }, ({ json }) => equal(json.choices[0].message.content, '{"a":1', 'stop')],
+		['all spent on reasoning', 'POST', chat, { messages: user('x'), max_tokens: 1 }, ({ json }) => equal([json.choices[0].message.content, json.choices[0].finish_reason], [null, 'length'], 'content')],
+		['max_completion_tokens wins', 'POST', chat, { messages: user('x'), max_tokens: 1, max_completion_tokens: 2 }, ({ json }) => equal(json.usage.completion_tokens, 2, 'tokens')],
+		['tokenize a prompt', 'POST', '/tokenize', { prompt: 'abcdefghi' }, ({ json }) => equal([json.count, json.max_model_len, json.tokens.length], [3, 32768, 3], 'count')],
+		['tokenize messages', 'POST', '/tokenize', { messages: user('abcd') }, ({ json }) => equal(json.count, 1, 'count')],
+		['temperature out of range', ...bad({ temperature: 3 }, 'temperature', 'temperature must be in [0, 2], got 3.0.')],
+		['top_p 0', ...bad({ top_p: 0 }, 'top_p', 'top_p must be in (0, 1], got 0.0.')],
+		['min_p', ...bad({ min_p: 1.5 }, 'min_p', 'got 1.5')], ['top_k', ...bad({ top_k: -2 }, 'top_k', 'top_k')], ['repetition_penalty', ...bad({ repetition_penalty: 0 }, 'repetition_penalty', 'greater than zero')],
+		['an empty stop text', ...bad({ stop: '' }, 'stop', 'empty string')], ['max_tokens 0', ...bad({ max_tokens: 0 }, 'max_tokens', 'at least 1')],
+		['two structured outputs', ...bad({ structured_outputs: { regex: 'a', json: {} } }, 'structured_outputs', 'only use one kind')],
+		['none', ...bad({ structured_outputs: {} }, 'structured_outputs', 'must use one kind')], ['a salt with a slash', ...bad({ cache_salt: 'a/b' }, 'cache_salt', 'cache_salt')],
+		['a long salt', ...bad({ cache_salt: 'a'.repeat(129) }, 'cache_salt', 'cache_salt')],
+		['a malformed body', 'POST', chat, { messages: 7 }, error(400, 'Bad Request', 'messages', '1 validation error:\n  {')],
+		['a wrong type', 'POST', chat, { messages: user('x'), temperature: 'hot' }, error(400, 'Bad Request', 'temperature', 'float')],
+		['another model', 'POST', chat, { model: 'x', messages: user('x') }, error(404, 'NotFoundError', 'model', 'The model `x` does not exist.')],
+		['a context that is too small', 'POST', chat, { messages: user('x'.repeat(131000)), max_tokens: 512 }, error(400, 'BadRequestError', 'input_tokens', 'You passed 32750 input tokens and requested 512 output tokens. ' +
+			"However, the model's context length is only 32768 tokens, resulting in a maximum input length of 32256 tokens. Please reduce the length of the input prompt.")],
+		['unknown paths', 'GET', '/nothing', null, error(404, 'Not Found', null, 'Not Found')],
+		['the wrong method', 'GET', chat, null, 405], ['server_info is for developers', 'GET', '/server_info', null, 404], ['load is off', 'GET', '/load', null, 404],
+		['tokenizer_info is off', 'GET', '/tokenizer_info', null, 404], ['nor can the cache be reset', 'POST', '/reset_prefix_cache', {}, 404],
+	]);
+	await refuseNonsense(sim, [chat, '/tokenize'], (json, status) => json.error.code === status && 'param' in json.error);
+
+	await test('vllm: another Content-Type is a validation error', async () => {
+		const answer = await post(sim, chat, { messages: user('x') }, { headers: { 'Content-Type': 'text/plain' } });
+		error(400, 'Bad Request', null, 'application/json')(answer);
+	});
+
+	await test('vllm: unknown fields are ignored and only logged, guided_json too', async () => {
+		await script(sim, {});
+		const schema = { type: 'object', required: ['a'], properties: { a: { enum: ['x'] } } };
+		const answer = await post(sim, chat, { messages: user('x'), guided_json: schema, nonsense: 1 });
+		check(/simulator/.test(answer.json.choices[0].message.content), 'unconstrained');
+		await until('log', () => /^\(APIServer pid=\d+\) WARNING .*The following fields were present in the request but ignored: \{'guided_json', 'nonsense'\}$/m.test(sim.errors));
+		for (const more of [{ structured_outputs: { json: schema } }, { structured_outputs: { json: JSON.stringify(schema) } }, { response_format: { type: 'json_schema', json_schema: { name: 'n', schema } } }])
+			equal((await post(sim, chat, { messages: user('x'), ...more })).json.choices[0].message.content, '{"a":"x"}', JSON.stringify(more));
+		equal((await post(sim, chat, { messages: user('x'), structured_outputs: { choice: ['yes', 'no'] } })).json.choices[0].message.content, 'yes', 'choice');
+	});
+
+	await test('vllm: cached tokens are told with the flag only; a salt starts anew; metrics count queries and hits', async () => {
+		const cached = async more => (await post(sim, chat, { messages: user('x'.repeat(40)), ...more })).json.usage.prompt_tokens_details?.cached_tokens;
+		await script(sim, { options: { promptTokensDetails: true } });
+		await control(sim, 'POST', '/__sim/reload');
+		equal([await cached({}), await cached({}), await cached({ cache_salt: 's' }), await cached({ cache_salt: 's' }), await cached({ prompt_logprobs: 1 })], [0, 8, 0, 8, 0], 'cached');
+		const metrics = (await get(sim, '/metrics')).text;
+		check(/^vllm:prefix_cache_queries_total\{.*\} 40$/m.test(metrics) && /^vllm:prefix_cache_hits_total\{.*\} 16$/m.test(metrics), metrics);
+		check(/^vllm:num_requests_running\{engine="0",model_name="reprise-sim"\} 0$/m.test(metrics) && /finished_reason="stop",model_name="reprise-sim"\} 5$/m.test(metrics), metrics);
+		check(/enable_prefix_caching="True"/.test(metrics), 'config');
+		await script(sim, { options: { promptCache: false } });
+		await cached({});
+		equal([await cached({}), /enable_prefix_caching="False"/.test((await get(sim, '/metrics')).text)], [undefined, true], 'no flag');
+	});
+
+	await test('vllm: options change the fingerprint, the reasoning field and what there is to see', async () => {
+		const print = async options => { await script(sim, { answer: one('t', { reasoning: 'r' }), options }); return (await post(sim, chat, { messages: user('x') })).json; };
+		equal([(await print({ fingerprintMode: 'custom', fingerprintValue: 'reprise:1' })).system_fingerprint, (await print({ fingerprintMode: 'none' })).system_fingerprint], ['reprise:1', null], 'modes');
+		check((await print({})).system_fingerprint !== (await print({ contextTokens: 4096 })).system_fingerprint, 'by configuration');
+		equal((await print({ reasoningField: 'reasoning_content', version: '0.19.0' })).choices[0].message.reasoning_content, 'r', 'older name');
+		equal((await get(sim, '/version')).json.version, '0.19.0', 'version');
+		check((await print({ requestMetrics: true })).metrics.tokens_per_second > 0, 'metrics');
+		await script(sim, { options: { serverInfo: true, tokenizerInfo: true, loadTracking: true, forceIncludeUsage: true } });
+		const info = (await get(sim, '/server_info?config_format=json')).json;
+		equal([info.vllm_config.cache_config.enable_prefix_caching, info.vllm_env.VLLM_BATCH_INVARIANT], [true, false], 'server_info');
+		equal([typeof (await get(sim, '/server_info')).json.vllm_config, (await get(sim, '/load')).json, (await post(sim, '/reset_prefix_cache', {})).status], ['string', { server_load: 0 }, 200], 'more');
+		check((await get(sim, '/tokenizer_info')).json.chat_template, 'tokenizer_info');
+		check(events((await post(sim, chat, { messages: user('x'), stream: true })).text).slice(0, -1).every(event => event.usage), 'usage on every chunk');
+		await script(sim, { options: { engineDead: true } });
+		equal([(await get(sim, '/health')).status, (await post(sim, chat, { messages: user('x') })).json.error.type], [503, 'InternalServerError'], 'dead');
+		await script(sim, { options: { apiKey: 'k' } });
+		equal([(await post(sim, chat, { messages: user('x') })).json, (await get(sim, '/health')).status], [{ error: 'Unauthorized' }, 200], 'key');
+	});
+
+	await test('vllm: faults inside a stream keep its shape', async () => {
+		await script(sim, { faults: [{ on: 1, kind: 'errorEvent' }, { on: 2, kind: 'eof' }] });
+		const failing = events((await post(sim, chat, { messages: user('x'), stream: true })).text);
+		equal([failing.at(-2).error.type, failing.at(-1), failing.some(event => event.choices?.[0]?.finish_reason)], ['InternalServerError', 'done', false], 'error');
+		const cut = events((await post(sim, chat, { messages: user('x'), stream: true })).text);
+		check(!cut.includes('done') && !cut.some(event => event.choices[0].finish_reason), 'eof');
+	});
+	await done(sim);
+}
+
 // ---- Answer models that need a runtime's state ----
 
 {

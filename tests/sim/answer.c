@@ -306,7 +306,8 @@ static void choose_text(const struct script *script, const struct ask *ask, bool
 	if (script->greedy != NULL && ask->temperature < GREEDY_BELOW)
 		answer = script->greedy;
 	if (answer == NULL) {
-		reply->text = ask->has_section ? print_facts(ask, false, arena) : make_plain(ask, arena);
+		reply->text = ask->choice != NULL ? arena_bytes(arena, bytes_text(ask->choice)) :
+			ask->has_section ? print_facts(ask, false, arena) : make_plain(ask, arena);
 		return;
 	}
 	reply->text = arena_bytes(arena, bytes_text(answer->text));

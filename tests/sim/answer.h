@@ -43,6 +43,7 @@ struct ask {
 	bool keeps_stop;     /* the text includes the one that ended it */
 	const struct json *schema; /* NULL: any text */
 	bool json_only;            /* an object is wanted, without a schema */
+	const char *choice;        /* one of a list is wanted: the first; NULL: no list */
 	bool no_reasoning;
 
 	/* Set while it is admitted. */
@@ -70,6 +71,8 @@ struct reply {
 	const char *model;
 	struct bytes text, reasoning;
 	const char *finish;   /* "stop" or "length" */
+	bool breaks_off;      /* a fault ends the stream before it is told that it is whole */
+	uint64_t sent_tokens; /* in the pieces that were printed so far */
 	const char *stop_hit; /* the stop string that ended it, or NULL */
 	struct bytes prefix;  /* the kind's own: what each of its chunks begins with */
 	uint64_t prompt_tokens, text_tokens, reasoning_tokens, cached_tokens;

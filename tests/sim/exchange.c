@@ -253,6 +253,7 @@ static void print_text_piece(struct exchange *exchange)
 	size_t middle = text.len / 2;
 	bool holds_middle = exchange->position <= middle && middle < exchange->position + piece.len;
 
+	exchange->reply.sent_tokens += token_count(piece);
 	print_edge(exchange, false, false);
 	dialect->print_piece(&exchange->reply, false, piece, &exchange->event);
 	exchange->position += piece.len;
@@ -313,6 +314,7 @@ static bool print_next(struct exchange *exchange)
 			if (exchange->position < reply->reasoning.len) {
 				struct bytes piece = next_piece(exchange, reply->reasoning);
 
+				exchange->reply.sent_tokens += token_count(piece);
 				print_edge(exchange, true, false);
 				dialect->print_piece(reply, true, piece, &exchange->event);
 				exchange->position += piece.len;
@@ -714,6 +716,8 @@ static void begin(struct exchange *exchange)
 	ask->ttl_ms = -1;
 	body = json_parse(&exchange->arena, buffer_bytes(&exchange->connection->body), JSON_ROUND_INTEGERS, NULL, &error);
 	ask->body = body;
+	if (body == NULL)
+		ask->refusal.code = exchange->dialect->malformed;
 	if (body == NULL || exchange->dialect->read_ask(sim, exchange->connection, body, &exchange->arena, ask, &error) != 0) {
 		answer_error(exchange, &ask->refusal, error.message, "", OUTCOME_REJECTED);
 		return;
@@ -731,6 +735,7 @@ static void begin(struct exchange *exchange)
 
 	exchange->streaming = ask->stream && !options->ignore_stream;
 	look_at_runtime(exchange);
+	exchange->reply.breaks_off = exchange->fault.kind == FAULT_EOF || exchange->fault.kind == FAULT_ERROR_EVENT;
 	answer_make(&exchange->fault, &exchange->arena, &exchange->reply);
 	exchange->dialect->prepare(&exchange->reply, &exchange->arena);
 	exchange->step = !exchange->streaming ? STEP_WHOLE :

@@ -19,6 +19,7 @@ struct dialect {
 	int (*read_ask)(struct sim *sim, const struct http_connection *connection, const struct json *body, struct arena *arena,
 		struct ask *ask, struct error *error);
 	void (*print_error)(const struct refusal *refusal, const char *message, struct buffer *out);
+	const char *malformed; /* refusal.code of a body that is no JSON; NULL: as that of any other bad request */
 
 	void (*prepare)(struct reply *reply, struct arena *arena); /* before the first print */
 	void (*print_headers)(const struct reply *reply, struct buffer *out); /* NULL: none */
@@ -50,4 +51,4 @@ struct kind {
 	void (*print_error)(const struct refusal *refusal, const char *message, struct buffer *out); /* of requests without a dialect */
 };
 
-extern const struct kind openai_kind, llamacpp_kind;
+extern const struct kind openai_kind, llamacpp_kind, vllm_kind;

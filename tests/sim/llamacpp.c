@@ -119,19 +119,13 @@ static int read_common(const struct json *body, struct ask *ask, struct error *e
 	return 0;
 }
 
-static bool is_off(const char *word)
-{
-	return word != NULL && strcmp(word, "none") == 0;
-}
-
 static int read_chat(struct sim *sim, const struct http_connection *connection, const struct json *body, struct arena *arena,
 	struct ask *ask, struct error *error)
 {
 	(void)connection;
 	ask->variant = VARIANT_CHAT;
 	ask->model = json_get_text(body, "model") != NULL ? json_get_text(body, "model") : sim->script->model;
-	ask->no_reasoning = is_off(json_get_text(body, "reasoning_effort")) ||
-		!json_get_boolean(json_get(body, "chat_template_kwargs"), "enable_thinking", true);
+	ask->no_reasoning = request_wants_no_reasoning(body);
 	if (!json_is(body, JSON_OBJECT) || json_get(body, "messages") == NULL)
 		return error_set(error, ERR_INVALID, "'messages' is required");
 	if (read_common(body, ask, error) != 0 ||

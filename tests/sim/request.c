@@ -183,9 +183,22 @@ int request_refuse(struct ask *ask, int status, const char *code, const char *pa
 	return error_set(error, ERR_INVALID, "%s", message);
 }
 
-bool request_overflows(const struct ask *ask, int context_tokens)
+void request_print_float(double number, char text[static 32])
 {
-	return context_tokens > 0 && token_count(ask->prompt) + ask->tokens_max > (uint64_t)context_tokens;
+	int len = snprintf(text, 32, "%.12g", number);
+
+	if (strcspn(text, ".e") == (size_t)len)
+		snprintf(text + len, (size_t)(32 - len), ".0");
+}
+
+bool request_wants_no_reasoning(const struct json *body)
+{
+	const struct json *thinking = json_get(json_get(body, "chat_template_kwargs"), "enable_thinking");
+	const char *effort = json_get_text(body, "reasoning_effort");
+
+	if (json_is(thinking, JSON_BOOLEAN))
+		return !thinking->boolean;
+	return effort != NULL && strcmp(effort, "none") == 0;
 }
 
 struct model_state *request_find_model(struct sim *sim, const char *name)

@@ -21,8 +21,10 @@ int request_read_temperature(const struct json *body, double fallback, struct as
 /* The error message becomes "…" of this kind: status, code and param of the refusal. Returns ERR_INVALID. */
 int request_refuse(struct ask *ask, int status, const char *code, const char *param, struct error *error, const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
-/* Prompt plus what is asked for over the context: true. */
-bool request_overflows(const struct ask *ask, int context_tokens);
+/* As Python prints it: "3.0". */
+void request_print_float(double number, char text[static 32]);
+/* thinking is switched off by reasoning_effort "none", or by chat_template_kwargs, which wins */
+bool request_wants_no_reasoning(const struct json *body);
 
 /* The state of a model that the script names; NULL: there is none of that name. */
 struct model_state *request_find_model(struct sim *sim, const char *name);
