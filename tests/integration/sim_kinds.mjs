@@ -49,13 +49,13 @@ async function startKind(kind, ...options) {
 }
 
 // What all kinds share: bodies that are nonsense get the kind's own error, never a crash, and the next request is answered.
-async function refuseNonsense(sim, paths, isError) {
+async function refuseNonsense(sim, paths, isError, fits = () => true) {
 	await test(`${sim.kind}: bodies that make no sense get the kind's own error`, async () => {
 		const nonsense = ['', '{', '[]', '7', 'null', '"x"', '{"messages":7}', '{"messages":[]}', '{"messages":[7]}', '{"messages":[{}]}',
 			'{"model":{}}', '{"model":"a","model":"b"}', '\u0000', '{"a":'.repeat(200), JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 7 }] }),
 			JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: [{ type: 'audio' }] }] })];
 		for (const path of paths) {
-			for (const body of nonsense) {
+			for (const body of nonsense.filter(text => fits(path, text))) {
 				const answer = await post(sim, path, body);
 				check(answer.status >= 400 && answer.status < 500 && answer.json !== null, `${path} ${body.slice(0, 60)}: ${answer.status} ${answer.text}`);
 				check(isError(answer.json, answer.status), `${path} ${body.slice(0, 60)}: ${answer.text}`);
@@ -351,6 +351,145 @@ const done = sim => test(`${sim.kind}: it ends cleanly`, () => stop(sim));
 		equal([failing.at(-2).error.type, failing.at(-1), failing.some(event => event.choices?.[0]?.finish_reason)], ['InternalServerError', 'done', false], 'error');
 		const cut = events((await post(sim, chat, { messages: user('x'), stream: true })).text);
 		check(!cut.includes('done') && !cut.some(event => event.choices[0].finish_reason), 'eof');
+	});
+	await done(sim);
+}
+
+// ---- Ollama ----
+
+const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line'); return text.trimEnd().split('\n').map(line => JSON.parse(line)); };
+
+{
+	const sim = await startKind('ollama');
+	const error = (status, message) => answer => {
+		equal([answer.status, Object.keys(answer.json)], [status, ['error']], answer.text);
+		check(answer.json.error.includes(message), answer.text);
+	};
+	const v1error = (status, type, message) => answer => {
+		equal([answer.status, answer.json.error.type, answer.json.error.param, answer.json.error.code], [status, type, null, null], answer.text);
+		check(answer.json.error.message.includes(message), answer.text);
+	};
+	const chat = '/api/chat', generate = '/api/generate', v1 = '/v1/chat/completions', base = { model: MODEL };
+	const loaded = async () => (await get(sim, '/api/ps')).json.models.map(model => model.name);
+	await script(sim, { answer: one('Prague.', { reasoning: 'Look' }) });
+	await table(sim, [
+		['it says that it runs', 'GET', '/', null, answer => equal(answer.text, 'Ollama is running', 'text')],
+		['version', 'GET', '/api/version', null, ({ json }) => equal(json, { version: '0.33.0' }, 'version')],
+		['tags', 'GET', '/api/tags', null, ({ json }) => {
+			const [card] = json.models;
+			equal([json.models.length, card.name, card.model, card.size, /^[0-9a-f]{64}$/.test(card.digest), card.details.quantization_level, card.remote_host], [1, `${MODEL}:latest`, `${MODEL}:latest`, 8000000, true, 'Q8_0', undefined], 'card');
+		}],
+		['nothing is loaded at the start', 'GET', '/api/ps', null, ({ json }) => equal(json, { models: [] }, 'ps')],
+		['show', 'POST', '/api/show', base, async ({ json }) => {
+			equal([json.template, json.model_info['general.architecture'], json.capabilities.includes('completion')], ['{{ .Prompt }}', 'llama', true], 'show');
+			check(json.modelfile.includes(`FROM /models/blobs/sha256-${(await get(sim, '/api/tags')).json.models[0].digest}\n`), json.modelfile);
+		}],
+		['show of another', 'POST', '/api/show', { model: 'x' }, error(404, "model 'x' not found")], ['show of none', 'POST', '/api/show', {}, error(400, 'model is required')],
+		['an empty prompt loads', 'POST', generate, base, async ({ json }) => {
+			equal(json, { model: MODEL, created_at: json.created_at, response: '', done: true, done_reason: 'load' }, 'load');
+			equal(await loaded(), [`${MODEL}:latest`], 'ps');
+		}],
+		['keep_alive 0 unloads', 'POST', generate, { ...base, keep_alive: 0 }, async ({ json }) => equal([json.done_reason, await loaded()], ['unload', []], 'unload')],
+		['empty messages load too', 'POST', chat, { ...base, messages: [], keep_alive: -1 }, async ({ json }) =>
+			equal([json.message, json.done_reason, await loaded()], [{ role: 'assistant', content: '' }, 'load', [`${MODEL}:latest`]], 'load')],
+		['a plain chat', 'POST', chat, { ...base, messages: user('Where?'), stream: false }, ({ json }) => equal(json, { model: MODEL, created_at: json.created_at,
+			message: { role: 'assistant', content: 'Prague.', thinking: 'Look' }, done: true, done_reason: 'stop', total_duration: 32000000, prompt_eval_count: 2, prompt_eval_duration: 2000000, eval_count: 3, eval_duration: 30000000 }, 'answer')],
+		['a stream is the default: lines of JSON', 'POST', chat, { ...base, messages: user('Where?') }, answer => {
+			equal(answer.headers['content-type'], 'application/x-ndjson', 'type');
+			equal(lines(answer.text).map(({ message, done, done_reason }) => [message, done, done_reason]), [[{ role: 'assistant', content: '', thinking: 'Look' }, false, undefined],
+				[{ role: 'assistant', content: 'Prague.' }, false, undefined], [{ role: 'assistant', content: '' }, true, 'stop']], 'lines');
+		}],
+		['generate', 'POST', generate, { ...base, prompt: 'Where?', stream: false, think: false }, ({ json }) => equal([json.response, json.thinking, json.done_reason], ['Prague.', undefined, 'stop'], 'answer')],
+		['generate streams', 'POST', generate, { ...base, prompt: 'Where?' }, answer => equal(lines(answer.text).map(line => line.response), ['', 'Prague.', ''], 'lines')],
+		['num_predict limits', 'POST', chat, { ...base, messages: user('x'), stream: false, options: { num_predict: 2 } }, ({ json }) => equal([json.message.content, json.done_reason], ['Prag', 'length'], 'limit')],
+		['stop texts', 'POST', chat, { ...base, messages: user('x'), stream: false, options: { stop: ['gue'] } }, ({ json }) => equal(json.message.content, 'Pra', 'stop')],
+		['an option of the wrong type', 'POST', chat, { ...base, messages: user('x'), options: { seed: 'a' } }, error(500, 'option "seed" must be of type integer')],
+		['a bad format', 'POST', chat, { ...base, messages: user('x'), format: 'xml' }, error(400, 'invalid format')],
+		['a bad think', 'POST', chat, { ...base, messages: user('x'), think: 7 }, error(400, 'think')],
+		['a bad keep_alive', 'POST', chat, { ...base, messages: user('x'), keep_alive: '5 weeks' }, error(400, 'time: invalid duration')],
+		['another model', 'POST', chat, { model: 'x', messages: user('x') }, error(404, "model 'x' not found")],
+		['the name with its tag', 'POST', chat, { model: `${MODEL}:latest`, messages: user('x'), stream: false }, 200],
+		['v1', 'POST', v1, { ...base, messages: user('Where?') }, ({ json }) => equal(json, { id: json.id, object: 'chat.completion', created: json.created, model: MODEL, system_fingerprint: 'fp_ollama',
+			choices: [{ index: 0, message: { role: 'assistant', content: 'Prague.', reasoning: 'Look' }, finish_reason: 'stop' }], usage: { prompt_tokens: 2, completion_tokens: 3, total_tokens: 5 } }, 'answer')],
+		['v1 streams SSE', 'POST', v1, { ...base, messages: user('Where?'), stream: true, stream_options: { include_usage: true } }, answer =>
+			equal(events(answer.text).map(event => event === 'done' ? event : [event.choices[0]?.delta, event.choices[0]?.finish_reason, event.usage?.total_tokens]), [
+				[{ role: 'assistant', content: '', reasoning: 'Look' }, null, undefined], [{ role: 'assistant', content: 'Prague.' }, null, undefined], [{}, 'stop', undefined], [undefined, undefined, 5], 'done'], 'events')],
+		['v1 drops max_completion_tokens without a word', 'POST', v1, { ...base, messages: user('x'), max_completion_tokens: 1, top_k: 'x', n: 5 }, ({ json }) => equal(json.choices[0].finish_reason, 'stop', 'not read')],
+		['v1 reads max_tokens', 'POST', v1, { ...base, messages: user('x'), max_tokens: 2 }, ({ json }) => equal(json.choices[0].finish_reason, 'length', 'read')],
+		['v1 effort none', 'POST', v1, { ...base, messages: user('x'), reasoning: { effort: 'none' } }, ({ json }) => equal(json.choices[0].message.reasoning, undefined, 'reasoning')],
+		['v1 and another model', 'POST', v1, { model: 'x', messages: user('x') }, v1error(404, 'not_found_error', 'model "x" not found, try pulling it first')],
+		['v1 and a bad body', 'POST', v1, { ...base, messages: 7 }, v1error(400, 'invalid_request_error', 'messages')],
+		['v1 models', 'GET', '/v1/models', null, ({ json }) => equal([json.data[0].id, json.data[0].owned_by], [`${MODEL}:latest`, 'library'], 'model')],
+		['unknown paths are not JSON', 'GET', '/nothing', null, answer => equal([answer.status, answer.text], [404, '404 page not found'], 'text')],
+	]);
+	await refuseNonsense(sim, [chat, generate, v1, '/api/show'], json => typeof (json.error.message ?? json.error) === 'string',
+		(path, body) => path !== generate || !body.includes(MODEL)); // a model and no prompt is a load
+
+	await test('ollama: an unknown option is logged and skipped', async () => {
+		equal((await post(sim, chat, { ...base, messages: user('x'), stream: false, options: { nonsense: 1 } })).status, 200, 'status');
+		await until('log', () => sim.errors.includes('msg="invalid option provided" option=nonsense'));
+	});
+
+	await test('ollama: what does not fit the context is left out without a word, unless truncate is false', async () => {
+		await script(sim, {});
+		const messages = [{ role: 'system', content: 'Extract.' }, { role: 'user', content: 'x'.repeat(400) }, { role: 'assistant', content: 'ok' }, { role: 'user', content: '<section>\nAcme uses Zinc. Bolt uses Iron.\n</section>' }];
+		const send = more => post(sim, chat, { ...base, messages, stream: false, ...more });
+		const whole = (await send({})).json;
+		const cut = (await send({ options: { num_ctx: 20 } })).json;
+		equal([whole.prompt_eval_count > 100, cut.prompt_eval_count <= 20, JSON.parse(cut.message.content).facts.length], [true, true, 2], 'old messages are gone');
+		const short = (await send({ options: { num_ctx: 8 } })).json;
+		equal([short.prompt_eval_count, short.done_reason, JSON.parse(short.message.content).facts.map(fact => fact.subject)], [8, 'stop', ['Bolt']], 'then the beginning of the last one');
+		error(400, 'the input length exceeds the context length')(await send({ options: { num_ctx: 20 }, truncate: false }));
+		equal((await send({ truncate: false, shift: false, options: { num_ctx: whole.prompt_eval_count + 1 } })).json.done_reason, 'length', 'shift false ends at the context');
+		const one = (await post(sim, generate, { ...base, prompt: 'x'.repeat(400), stream: false, options: { num_ctx: 8 } })).json;
+		equal(one.prompt_eval_count, 8, 'generate');
+		await script(sim, { options: { contextTokens: 20 } });
+		equal((await post(sim, v1, { ...base, messages })).json.usage.prompt_tokens <= 20, true, 'v1 has no switch');
+	});
+
+	await test('ollama: formats', async () => {
+		await script(sim, {});
+		const format = { type: 'object', required: ['a'], properties: { a: { enum: ['x'] } } };
+		equal((await post(sim, chat, { ...base, messages: user('x'), format, stream: false })).json.message.content, '{"a":"x"}', 'schema');
+		equal(typeof JSON.parse((await post(sim, generate, { ...base, prompt: 'x', format: 'json', stream: false })).json.response), 'object', 'json');
+	});
+
+	await test('ollama: a load takes its time and is told; the model goes when its time is over', async () => {
+		await script(sim, { options: { loadMs: 150, ttlMs: 200, models: ['second'], vramPercent: 50 } });
+		const send = more => post(sim, chat, { ...base, messages: user('x'), stream: false, ...more });
+		await control(sim, 'POST', '/__sim/reload');
+		const { loads } = (await state(sim)).runtime.models[MODEL];
+		const first = await send({});
+		check(first.ms >= 140 && first.json.load_duration === 150000000, `loaded: ${first.ms} ${first.text}`);
+		equal((await send({})).json.load_duration, undefined, 'a zero is left out');
+		const [card] = (await get(sim, '/api/ps')).json.models;
+		equal([card.size_vram * 2, card.context_length], [card.size, 4096], 'half of it on the CPU');
+		await until('gone', async () => (await loaded()).length === 0);
+		await send({ keep_alive: '1h' });
+		await send({ model: 'second', keep_alive: -1 });
+		await pause(300);
+		equal(await loaded(), [`${MODEL}:latest`, 'second:latest'], 'kept');
+		await send({ keep_alive: '0s' });
+		equal(await loaded(), ['second:latest'], 'told to go');
+		equal((await state(sim)).runtime.models[MODEL].loads, loads + 2, 'loads');
+	});
+
+	await test('ollama: one answer at a time, and a full queue is refused', async () => {
+		await script(sim, { cadence: { firstByteMs: 300 }, options: { queueMax: 1 } });
+		const asked = [post(sim, chat, { ...base, messages: user('x') }), post(sim, chat, { ...base, messages: user('x') })];
+		await until('one waits', async () => (await state(sim)).runtime.waiting === 1);
+		error(503, 'server busy, please try again.  maximum pending requests exceeded')(await post(sim, chat, { ...base, messages: user('x') }));
+		v1error(503, 'api_error', 'server busy')(await post(sim, v1, { ...base, messages: user('x') }));
+		check((await Promise.all(asked)).every(answer => answer.status === 200), 'those before are answered');
+	});
+
+	await test('ollama: an error inside a stream stands in the place of the last line; a cloud model says so', async () => {
+		await script(sim, { faults: [{ on: 1, kind: 'errorEvent' }], options: { remoteHost: 'https://cloud.invalid' } });
+		const answer = await post(sim, chat, { ...base, messages: user('x') });
+		equal([answer.status, Object.keys(lines(answer.text).at(-1))], [200, ['error']], 'error');
+		equal((await get(sim, '/api/tags')).json.models[0].remote_host, 'https://cloud.invalid', 'remote');
+		const digest = async options => { await script(sim, { options }); return (await get(sim, '/api/tags')).json.models[0].digest; };
+		check(await digest({}) !== await digest({ revision: '2' }), 'another revision, another digest');
 	});
 	await done(sim);
 }

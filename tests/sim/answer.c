@@ -346,7 +346,9 @@ void answer_make(const struct fault *fault, struct arena *arena, struct reply *r
 {
 	const struct ask *ask = reply->ask;
 
-	reply->finish = "stop";
+	reply->finish = ask->loads_only != NULL ? ask->loads_only : "stop";
+	if (ask->loads_only != NULL)
+		return;
 	choose_text(reply->script, ask, fault->kind == FAULT_UNGROUNDED, arena, reply);
 	if (fault->kind == FAULT_NOT_JSON)
 		reply->text = BYTES_OF("I am sorry, but I would rather tell you about the weather: it is fine.");

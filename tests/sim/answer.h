@@ -46,6 +46,8 @@ struct ask {
 	const char *choice;        /* one of a list is wanted: the first; NULL: no list */
 	bool no_reasoning;
 
+	const char *loads_only;    /* not an answer is wanted but the model loaded ("load") or gone ("unload"): that is the finish reason */
+
 	/* Set while it is admitted. */
 	const struct json *body;
 	struct model_state *state; /* NULL: the kind knows no loading */

@@ -621,16 +621,20 @@ static void look_at_runtime(struct exchange *exchange)
 		.since_load = exchange->ordinal, .loads = runtime->instance, .model = exchange->ask.model};
 	if (options->wrong_model != NULL)
 		reply->model = options->wrong_model;
+	if (state != NULL && !state->loaded && exchange->ask.loads_only != NULL && strcmp(exchange->ask.loads_only, "unload") == 0)
+		state = NULL; /* it is gone already */
 	if (state != NULL) {
 		reply->loaded_now = runtime_load(runtime, state, options->load_ms);
 		runtime_begin_use(state);
 		exchange->in_use = true;
 		exchange->load_ms = runtime_load_left_ms(runtime, state);
 		reply->load_ms = reply->loaded_now ? (uint64_t)options->load_ms : 0;
-		reply->since_load = ++state->since_load;
+		if (exchange->ask.loads_only == NULL)
+			state->since_load++;
+		reply->since_load = state->since_load;
 		reply->loads = state->loads;
 	}
-	if (options->prompt_cache && !exchange->ask.cache_off)
+	if (options->prompt_cache && !exchange->ask.cache_off && exchange->ask.loads_only == NULL)
 		reply->cached_tokens = runtime_cache_prompt(runtime, exchange->ask.prompt, salt, &reply->prompt_seen);
 }
 

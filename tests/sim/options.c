@@ -61,7 +61,7 @@ static const struct option table[] = {
 	BOOLEAN("v0", api_v0, KIND_LMSTUDIO),
 	BOOLEAN("v1", api_v1, KIND_LMSTUDIO),
 	TEXT("format", format, KIND_LMSTUDIO),
-	TEXT("revision", revision, KIND_TRANSFORMERS),
+	TEXT("revision", revision, KIND_TRANSFORMERS | KIND_OLLAMA),
 };
 
 static const struct option *find_option(const struct json_member *member, enum kind_bit kind)

@@ -183,6 +183,51 @@ int request_refuse(struct ask *ask, int status, const char *code, const char *pa
 	return error_set(error, ERR_INVALID, "%s", message);
 }
 
+/* A section whose beginning is gone begins where the text does now. */
+void request_truncate_prompt(uint64_t tokens, struct ask *ask)
+{
+	uint64_t surplus = token_count(ask->prompt);
+	size_t cut;
+
+	if (surplus <= tokens)
+		return;
+	cut = token_bytes(ask->prompt, surplus - tokens);
+	ask->prompt.data += cut;
+	ask->prompt.len -= cut;
+	if (!ask->has_section || ask->section.data >= ask->prompt.data)
+		return;
+	ask->has_section = ask->section.data + ask->section.len > ask->prompt.data;
+	ask->section.len = ask->has_section ? (size_t)(ask->section.data + ask->section.len - ask->prompt.data) : 0;
+	ask->section.data = ask->prompt.data;
+}
+
+static bool is_of_system(const struct json *message)
+{
+	const char *role = json_get_text(message, "role");
+
+	return role != NULL && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0);
+}
+
+void request_truncate(const struct json *messages, uint64_t tokens, struct arena *arena, struct ask *ask)
+{
+	size_t count = json_count(messages), kept = 0;
+	struct error error = {.code = ERR_NONE};
+
+	while (kept + 1 < count && is_of_system(json_at(messages, kept)))
+		kept++;
+	for (size_t from = kept + 1; token_count(ask->prompt) > tokens && from < count; from++) {
+		struct json *rest = json_array(arena);
+
+		for (size_t i = 0; i < count; i++) {
+			if (i < kept || i >= from)
+				json_add(arena, rest, json_at(messages, i));
+		}
+		ask->has_section = false;
+		CHECK(request_read_messages(rest, arena, ask, &error) == 0); /* They were read before. */
+	}
+	request_truncate_prompt(tokens, ask);
+}
+
 void request_print_float(double number, char text[static 32])
 {
 	int len = snprintf(text, 32, "%.12g", number);

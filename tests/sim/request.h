@@ -18,6 +18,11 @@ int request_read_format(const struct json *format, struct ask *ask, struct error
 int request_read_stream(const struct json *body, bool fallback, struct ask *ask, struct error *error);
 int request_read_seed(const struct json *body, const char *name, struct ask *ask, struct error *error);
 int request_read_temperature(const struct json *body, double fallback, struct ask *ask, struct error *error);
+/* Leave out messages until at most `tokens` of the prompt are left: the oldest first, not those of the system before the first other
+ * one, nor the last; then the beginning of that one. Call it after request_read_messages(). */
+void request_truncate(const struct json *messages, uint64_t tokens, struct arena *arena, struct ask *ask);
+/* The same without messages: the end of the prompt is kept. */
+void request_truncate_prompt(uint64_t tokens, struct ask *ask);
 /* The error message becomes "…" of this kind: status, code and param of the refusal. Returns ERR_INVALID. */
 int request_refuse(struct ask *ask, int status, const char *code, const char *param, struct error *error, const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
