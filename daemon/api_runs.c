@@ -13,6 +13,7 @@
 #include "workflow/base/check.h"
 #include "workflow/base/fail_point.h"
 #include "workflow/base/id.h"
+#include "workflow/base/log.h"
 #include "workflow/base/time.h"
 #include "workflow/replay.h"
 #include "workflow/view.h"
@@ -26,6 +27,7 @@ static const char run_members[] = "definition input id labels";
 struct looking;
 
 struct document_args {
+	struct json *tree; /* what was done to it was done to these, see tree_json(); or NULL */
 	const char *id;
 	unsigned include;
 	unsigned status;
@@ -156,6 +158,8 @@ static void document_work(struct store_reader *reader, struct store_read *read)
 	struct json *json = view_end(args->looking->view);
 	if (args->overhead && json_get(json, "endedAt"))
 		json_set(&own->kept, json, "overhead", args->overhead);
+	if (args->tree)
+		json_set(&own->kept, json, "tree", args->tree);
 	if ((args->include & VIEW_CHILDREN) && add_children(reader, &own->kept, args->id, json, &read->error) != 0)
 		return;
 	api_print(own, json);
@@ -181,19 +185,26 @@ static bool may_be_removed(const struct daemon *daemon, const struct json *run)
 }
 
 /* From memory when nothing large is asked for and the engine knows the run; else from the journal. */
-static void answer_run(struct daemon *daemon, struct request *request, const char *id, unsigned include, unsigned status)
+static void answer_run_with(struct daemon *daemon, struct request *request, const char *id, unsigned include, unsigned status, struct json *tree)
 {
 	struct json *json = engine_run_json(daemon->engine, id, &request->arena);
 
 	const char *known = json_get_text(json, "status");
 	/* Why it is suspended stands in the journal alone. */
 	if (json && include == 0 && !may_be_removed(daemon, json) && strcmp(known, run_status_name(RUN_SUSPENDED)) != 0) {
+		if (tree)
+			json_set(&request->arena, json, "tree", tree);
 		request_answer_json(request, status, json);
 		return;
 	}
 	struct document_args *args = arena_zero(&request->arena, sizeof *args);
-	*args = (struct document_args){.id = id, .include = include, .status = status, .overhead = json_get(json, "endedAt") ? json_get(json, "overhead") : NULL};
+	*args = (struct document_args){.tree = tree, .id = id, .include = include, .status = status, .overhead = json_get(json, "endedAt") ? json_get(json, "overhead") : NULL};
 	api_read(daemon, request, document_work, args, on_document);
+}
+
+static void answer_run(struct daemon *daemon, struct request *request, const char *id, unsigned include, unsigned status)
+{
+	answer_run_with(daemon, request, id, include, status, NULL);
 }
 
 /* --- waiting for the end ------------------------------------------------------------------------------------------ */
@@ -1021,12 +1032,15 @@ void api_run_tasks(struct daemon *daemon, struct request *request, const char *c
 
 /* --- cancel, kill, pause, resume ---------------------------------------------------------------------------------- */
 
-/* A pause or a resume is one of the whole tree: the run first, durably, then those below it that it waits for, in steps of at most this many, until
- * none is left that is otherwise. Cut off in between, asking again goes on. Ends go down the tree by themselves (daemon/children.c). */
+/* What is done to a run is done to all below it that is awaited, in one transaction (engine_control_tree). What is too much for that goes as it can: the
+ * run first, durably; ends go on down the tree by themselves (daemon/children.c), a pause or a resume is carried on from here in steps of at most this many,
+ * until none is left that is otherwise. Cut off in between, asking again goes on. */
 enum { CONTROL_TREE_STEP_MAX = 1000 };
 
 struct controlling {
-	struct engine_control control;
+	struct engine_tree tree;
+	struct engine_control control; /* of the run alone, where the tree is too large */
+	bool in_steps;
 	struct daemon *daemon;
 	struct request *request;
 	/* The step at hand. */
@@ -1061,6 +1075,28 @@ bool api_read_reason(struct request *request, const char **text)
 	return body != NULL;
 }
 
+/* How many runs were dealt with together; NULL: it was this one alone. */
+static struct json *tree_json(const struct controlling *own, struct arena *arena)
+{
+	struct json *json = json_object(arena);
+
+	if (own->tree.run_count <= 1 && !own->in_steps)
+		return NULL;
+	json_set_boolean(arena, json, "atomic", !own->in_steps);
+	if (!own->in_steps)
+		json_set_number(arena, json, "runs", (double)own->tree.run_count);
+	return json;
+}
+
+static struct json *with_tree(const struct controlling *own, struct arena *arena, struct json *json)
+{
+	struct json *tree = tree_json(own, arena);
+
+	if (tree)
+		json_set(arena, json, "tree", tree);
+	return json;
+}
+
 static void row_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
@@ -1069,7 +1105,7 @@ static void row_work(struct store_reader *reader, struct store_read *read)
 
 	if (reader_run(reader, &read->arena, controlling->control.id, &run, &read->error) == 0 &&
 	    check_open(controlling->control.verb, run.id, run.status, &read->error) == 0)
-		api_print(own, row_json(&read->arena, &run));
+		api_print(own, with_tree(controlling, &read->arena, row_json(&read->arena, &run)));
 }
 
 static void answer_control(struct controlling *own)
@@ -1079,13 +1115,13 @@ static void answer_control(struct controlling *own)
 	struct error error;
 
 	if (control->verb == CONTROL_CANCEL || control->verb == CONTROL_KILL)
-		answer_run(own->daemon, own->request, control->id, 0, 200);
+		answer_run_with(own->daemon, own->request, control->id, 0, 200, tree_json(own, &own->request->arena));
 	else if (!json) /* parked, or it ended a while ago, or never was */
 		api_read(own->daemon, own->request, row_work, own, NULL);
 	else if (check_open(control->verb, control->id, json_get_text(json, "status"), &error) != 0)
 		api_fail(own->request, &error);
 	else
-		request_answer_json(own->request, 200, json);
+		request_answer_json(own->request, 200, with_tree(own, &own->request->arena, json));
 }
 
 /* What is open below the run and waited for, level by level; those that are not yet as they are to be. */
@@ -1094,32 +1130,18 @@ static void tree_work(struct store_reader *reader, struct store_read *read)
 	struct api_read *own = read->owner;
 	const struct controlling *controlling = own->args;
 	bool wants_suspended = controlling->control.verb == CONTROL_PAUSE;
-	const char **open = NULL;
-	size_t open_count = 0, open_cap = 0, found = 0;
+	struct store_run *runs;
+	size_t count, found = 0;
 	struct json *list = json_array(&own->kept);
 
-	open = arena_grow(&read->arena, open, open_count, &open_cap, sizeof *open);
-	open[open_count++] = controlling->control.id;
-	for (size_t at = 0; at < open_count && found < CONTROL_TREE_STEP_MAX; at++) {
-		struct store_run_filter filter = {.parent = open[at], .limit = STORE_PAGE_MAX};
-		struct store_run *runs;
-		size_t count;
-		do {
-			if (reader_runs(reader, &read->arena, &filter, &runs, &count, &read->error) != 0)
-				return;
-			for (size_t i = 0; i < count; i++) {
-				filter.before_seq = runs[i].seq;
-				if (runs[i].ended_ms != 0 || !runs[i].is_awaited)
-					continue;
-				open = arena_grow(&read->arena, open, open_count, &open_cap, sizeof *open);
-				open[open_count++] = runs[i].id;
-				bool is_suspended = strcmp(runs[i].status, run_status_name(RUN_SUSPENDED)) == 0;
-				if (is_suspended == wants_suspended || found >= CONTROL_TREE_STEP_MAX)
-					continue;
-				json_add(&own->kept, list, json_text(&own->kept, runs[i].id));
-				found++;
-			}
-		} while (count == filter.limit);
+	if (read_below(reader, &read->arena, controlling->control.id, SIZE_MAX, &runs, &count, &read->error) != 0)
+		return;
+	for (size_t i = 0; i < count && found < CONTROL_TREE_STEP_MAX; i++) {
+		bool is_suspended = strcmp(runs[i].status, run_status_name(RUN_SUSPENDED)) == 0;
+		if (is_suspended == wants_suspended)
+			continue;
+		json_add(&own->kept, list, json_text(&own->kept, runs[i].id));
+		found++;
 	}
 	json_print(list, &own->body);
 }
@@ -1191,6 +1213,31 @@ static void on_controlled(struct engine_control *control)
 		answer_control(own);
 }
 
+static void control_in_steps(struct controlling *own)
+{
+	struct error error;
+
+	own->in_steps = true;
+	int code = engine_control(own->daemon->engine, &own->control, &error);
+	if (code == ERR_NOT_FOUND)
+		answer_control(own);
+	else if (code != 0)
+		api_fail(own->request, &error);
+}
+
+static void on_tree_controlled(struct engine_tree *tree)
+{
+	struct controlling *own = tree->owner;
+
+	if (tree->error.code == ERR_TOO_LARGE) {
+		log_info(LOG_ENGINE, "run=%s not in one transaction: %s", own->control.id, tree->error.message);
+		control_in_steps(own);
+	} else {
+		own->control.error = tree->error;
+		on_controlled(&own->control); /* what was left out, or came meanwhile, is looked for once more */
+	}
+}
+
 static void control_run(struct daemon *daemon, struct request *request, const char *id, enum engine_verb verb)
 {
 	struct controlling *own = arena_zero(&request->arena, sizeof *own);
@@ -1203,7 +1250,8 @@ static void control_run(struct daemon *daemon, struct request *request, const ch
 	own->request = request;
 	own->control = (struct engine_control){.verb = verb, .id = id, .reason = reason, .on_done = on_controlled, .owner = own};
 	list_init(&own->control.link);
-	int code = engine_control(daemon->engine, &own->control, &error);
+	own->tree = (struct engine_tree){.root = own->control, .on_done = on_tree_controlled, .owner = own};
+	int code = engine_control_tree(daemon->engine, &own->tree, &error);
 	if (code == ERR_NOT_FOUND) /* ended before, or unknown: the store says which */
 		answer_control(own);
 	else if (code != 0)

@@ -14,7 +14,7 @@
 
 static const char runtime_type[] = ERROR_TYPE("runtime");
 
-enum child_stage { CHILD_LOOKING, CHILD_SUBMITTING, CHILD_WATCHING, CHILD_CANCELLING };
+enum child_stage { CHILD_LOOKING, CHILD_HELD, CHILD_SUBMITTING, CHILD_WATCHING, CHILD_CANCELLING };
 
 /* One attempt. */
 struct child {
@@ -302,6 +302,10 @@ static void submit(struct child *child)
 	const struct json *input = json_get(activity->with, "input");
 
 	FAIL_POINT(CHILD_START);
+	if (engine_run_is_held(children->engine, activity->run_id)) { /* what is done to its parent's tree may be its end */
+		child->stage = CHILD_HELD;
+		return;
+	}
 	child->stage = CHILD_SUBMITTING;
 	json_set_text(&child->arena, parent, "run", activity->run_id);
 	json_set_text(&child->arena, parent, "step", activity->step_id);
@@ -316,6 +320,19 @@ static void submit(struct child *child)
 		return;
 	child->submit.error = error;
 	on_submitted(&child->submit); /* behind a look, so never inside children_start() */
+}
+
+void children_go_on(struct children *children)
+{
+	LIST_EACH_SAFE (link, &children->active) {
+		struct child *child = CONTAINER_OF(link, struct child, link);
+		if (child->stage != CHILD_HELD)
+			continue;
+		if (child->is_cancelled)
+			fail(child, FAILURE_CANCELLED, "cancelled");
+		else
+			submit(child);
+	}
 }
 
 /* --- looking ------------------------------------------------------------------------------------------------------ */
@@ -495,9 +512,10 @@ void children_stop(struct children *children)
 	children->stopping = true;
 	LIST_EACH_SAFE (link, &children->active) {
 		struct child *child = CONTAINER_OF(link, struct child, link);
-		if (child->stage != CHILD_WATCHING)
+		if (child->stage != CHILD_WATCHING && child->stage != CHILD_HELD)
 			continue; /* what is out comes back */
-		engine_unwatch(&child->watch);
+		if (child->stage == CHILD_WATCHING)
+			engine_unwatch(&child->watch);
 		fail_interrupted(child);
 	}
 }

@@ -62,6 +62,8 @@ void children_init(struct children *children, const struct children_ports *ports
 /* The engine's ports for ACTIVITY_RUN. ERR_BUSY past CHILDREN_MAX, ERR_TOO_LARGE past RUN_DEPTH_MAX. */
 int children_start(struct children *children, struct activity *activity, struct error *error);
 void children_cancel(struct children *children, struct activity *activity);
+/* No run is held any more (engine_ports.on_tree_done): those that waited for that are submitted. */
+void children_go_on(struct children *children);
 /* At a start, before the engine recovers the run: it is open, and its parent waited for it. */
 void children_add_open(struct children *children, const char *id, const char *parent_run, const char *parent_step);
 /* Cancel those whose parents do not wait for them any more. True: some have not been decided on, look again later. */

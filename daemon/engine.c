@@ -20,7 +20,7 @@
 #include "workflow/base/time.h"
 #include "workflow/view.h"
 
-enum run_stage { STAGE_PARKED, STAGE_LOADING, STAGE_IDLE, STAGE_LOADING_VALUES, STAGE_EVALUATING, STAGE_COMMITTING, STAGE_POSTPONED, STAGE_BROKEN };
+enum run_stage { STAGE_PARKED, STAGE_LOADING, STAGE_IDLE, STAGE_LOADING_VALUES, STAGE_EVALUATING, STAGE_DECIDED, STAGE_COMMITTING, STAGE_POSTPONED, STAGE_BROKEN };
 
 /* One trigger on its way to a decision. */
 struct message {
@@ -29,6 +29,7 @@ struct message {
 	struct engine_submit *submit;
 	struct engine_offer *offer;
 	struct list controls; /* struct engine_control: several callers may wait for one */
+	bool of_tree; /* what is decided waits for the other runs of the tree, and is appended with theirs */
 	struct engine_retry *retry;
 	struct engine_activity *activity;
 	struct outcome outcome; /* ACTIVITY_DONE: made of the activity's result when it is decided */
@@ -78,6 +79,7 @@ struct run_live {
 	bool has_snapshot;
 	int64_t last_ms; /* while it is loaded: time of the last entry so far */
 	struct list activities; /* struct engine_activity */
+	struct list submitting; /* in the engine's list, of a child that is not durable yet */
 	/* Time (semantics.md 8), in microseconds since the run was created. */
 	uint64_t created_us;
 	struct interval_set active, queued;
@@ -103,6 +105,7 @@ struct run {
 	bool reopening; /* it has ended, and is loaded to be retried: until that is committed it may be let go again */
 	bool is_suspended; /* as far as is durable; kept while it is parked */
 	bool is_quarantined; /* durably */
+	bool is_held, is_ready; /* part of the tree that is dealt with; done with what the tree waits for */
 	uint8_t tries; /* to load it, or to go on, that failed one after the other */
 	struct verdict *verdict; /* on its way; NULL: none */
 	int64_t deadline_ms; /* on the wall clock as it stands now; 0: none */
@@ -132,7 +135,13 @@ struct engine {
 	struct list to_load;
 	size_t loading, evaluating;
 	struct list activities; /* all under way */
+	struct list trees; /* struct tree_work: the first is being dealt with */
+	size_t tree_count;
+	bool tree_turn; /* it goes on in the next turn of the loop */
+	struct list submitting; /* struct run_live: children on their way into the journal */
 	struct value_cache values;
+	struct definition *definitions[ENGINE_DEFINITIONS_KEPT]; /* one use of each; NULL: none yet */
+	size_t definitions_next;
 	struct ended_run *ended;
 	size_t ended_next;
 	struct engine_counts counts;
@@ -144,6 +153,9 @@ struct engine {
 static void run_advance(struct run *run);
 static void load_next(struct engine *engine);
 static void on_activity_done(struct activity *activity);
+static void tree_step(struct engine *engine);
+static void member_ready(struct run *run);
+static void leave_tree(struct engine *engine, bool was_ready, const char *id, const struct error *error);
 
 static uint64_t now_us(const struct engine *engine)
 {
@@ -311,6 +323,8 @@ static void set_due(struct run *run, int64_t deadline_ms)
 
 int64_t engine_next_deadline_ms(const struct engine *engine)
 {
+	if (engine->tree_turn)
+		return 1; /* long ago */
 	return engine->heap_count > 0 ? engine->heap[1]->deadline_ms : 0;
 }
 
@@ -388,7 +402,15 @@ static bool has_control(const struct run *run)
 {
 	const struct list *inbox = run->live ? &run->live->inbox : &run->early;
 
-	return !list_empty(inbox) && is_control(CONTAINER_OF(inbox->next, struct message, link)->kind);
+	return run->is_held || (!list_empty(inbox) && is_control(CONTAINER_OF(inbox->next, struct message, link)->kind));
+}
+
+/* Past all others that wait to be loaded. */
+static void load_first(struct run *run)
+{
+	list_remove(&run->waiting);
+	list_add_first(&run->engine->to_load, &run->waiting);
+	load_next(run->engine);
 }
 
 /* The control lane: an end goes before everything, the others before everything but what an operator asked for earlier. */
@@ -421,11 +443,8 @@ static void post_control(struct run *run, struct engine_control *control)
 	list_add_first(before, &message->link); /* behind it: a list's head is before its first */
 	if (run->live)
 		run->live->inbox_count++;
-	if (run->stage != STAGE_PARKED)
-		return;
-	list_remove(&run->waiting); /* past all others that wait to be loaded */
-	list_add_first(&run->engine->to_load, &run->waiting);
-	load_next(run->engine);
+	if (run->stage == STAGE_PARKED)
+		load_first(run);
 }
 
 /* --- a run in memory ---------------------------------------------------------------------------------------------- */
@@ -440,6 +459,7 @@ static struct run_live *live_new(struct run *run, struct definition *definition)
 	list_init(&live->inbox);
 	list_init(&live->deciding);
 	list_init(&live->activities);
+	list_init(&live->submitting);
 	value_cache_init(&live->loaded, 0);
 	buffer_init(&live->snapshot, ENGINE_SNAPSHOT_MAX);
 	arena_init(&live->sums_arena);
@@ -472,6 +492,7 @@ static void live_free(struct run *run)
 		list_remove(&activity->of_run);
 		activity->run = NULL;
 	}
+	list_remove(&live->submitting);
 	decision_close(&live->decision);
 	value_cache_clear(&live->loaded);
 	buffer_close(&live->snapshot);
@@ -528,6 +549,9 @@ static void free_run(struct run *run, const struct error *error)
 	struct list watches;
 	list_init(&watches);
 	list_move_all(&watches, &run->watches);
+	bool was_held = run->is_held, was_ready = run->is_ready;
+	char id[ID_LEN_MAX + 1];
+	snprintf(id, sizeof id, "%s", run->id);
 	free(run);
 	/* The run is gone from memory and from the table: callbacks may do as they please. */
 	while (!list_empty(&rest)) {
@@ -540,6 +564,8 @@ static void free_run(struct run *run, const struct error *error)
 		list_remove(&watch->link);
 		watch->on_ended(watch);
 	}
+	if (was_held)
+		leave_tree(engine, was_ready, id, error);
 }
 
 /* --- the run document, summary part ------------------------------------------------------------------------------- */
@@ -1258,6 +1284,11 @@ static void decide(struct run *run)
 		live->append.entry_count = extra + made;
 		live->extra_count = extra;
 	}
+	if (first_message(live)->of_tree) {
+		run->stage = STAGE_DECIDED;
+		member_ready(run);
+		return;
+	}
 	append_decision(run);
 }
 
@@ -1391,7 +1422,13 @@ static void break_run(struct run *run, const struct error *error)
 		if (!run->is_quarantined && !run->verdict)
 			give_verdict(run, ENTRY_RUN_SUSPENDED, error->message, NULL);
 	}
+	bool was_held = run->is_held, was_ready = run->is_ready;
+	char id[ID_LEN_MAX + 1];
+	snprintf(id, sizeof id, "%s", run->id);
+	run->is_held = run->is_ready = false;
 	finish_messages(&rest, error);
+	if (was_held)
+		leave_tree(engine, was_ready, id, error);
 }
 
 void engine_set_aside(struct engine *engine, const char *id)
@@ -1631,6 +1668,7 @@ static void on_entries_committed(struct store_append *append)
 			error_set(&never, ERR_NOT_FOUND, "run %s was not created: %s", run->id, error.message);
 			free_run(run, &never);
 			finish_message(message, &error);
+			tree_step(engine); /* it may have waited for this child */
 			return;
 		}
 		if ((error.code != ERR_FULL && error.code != ERR_BUSY) || run->reopening) { /* it would be refused again and again */
@@ -1674,18 +1712,22 @@ static void on_entries_committed(struct store_append *append)
 		engine->ports.on_emitted(engine->ports.arg);
 	if (engine->ports.on_committed)
 		engine->ports.on_committed(engine->ports.arg, run->id, live->state.seq_last, ended);
+	bool was_submitted = !list_empty(&live->submitting);
+	list_remove(&live->submitting);
 	if (ended) {
 		end_run(run);
-		return;
+	} else {
+		struct error none = {0};
+		char id[ID_LEN_MAX + 1];
+		snprintf(id, sizeof id, "%s", run->id);
+		finish_decision(run, &none);
+		/* A callback may have ended or freed it. */
+		run = find_run(engine, id);
+		if (run)
+			run_advance(run); /* May free run: touch nothing after this line. */
 	}
-	struct error none = {0};
-	char id[ID_LEN_MAX + 1];
-	snprintf(id, sizeof id, "%s", run->id);
-	finish_decision(run, &none);
-	/* A callback may have ended or freed it. */
-	run = find_run(engine, id);
-	if (run)
-		run_advance(run); /* May free run: touch nothing after this line. */
+	if (was_submitted)
+		tree_step(engine); /* which may have waited for this child */
 }
 
 static bool may_park(const struct run *run)
@@ -1705,13 +1747,17 @@ static void run_advance(struct run *run)
 
 	if (run->stage != STAGE_IDLE || run->advancing)
 		return;
+	if (run->is_held) {
+		member_ready(run);
+		return;
+	}
 	/* Nor is it ever idle, when its timers are looked at. Once: what is not due after all must not come round for ever. */
 	if (!list_empty(&live->inbox) && message_at(live->inbox.next)->kind == TRIGGER_CONTINUE && !run->engine->stopping) {
 		int64_t due_ms = state_next_deadline_ms(&live->state);
 		if (due_ms != 0 && due_ms <= run_time_ms(run))
 			post(run, new_message(TRIGGER_DEADLINE), true);
 	}
-	while (!list_empty(&live->inbox)) {
+	while (!list_empty(&live->inbox) && !run->is_held) {
 		take_messages(live);
 		run->advancing = true;
 		decide(run);
@@ -1719,6 +1765,10 @@ static void run_advance(struct run *run)
 		if (run->stage != STAGE_IDLE)
 			return;
 		/* A stale trigger changed nothing: on to the next. */
+	}
+	if (run->is_held) { /* what it had to do brought that about */
+		member_ready(run);
+		return;
 	}
 	if (run->reopening) { /* it was refused: the run stays as it ended */
 		static const struct error none = {0};
@@ -1735,9 +1785,15 @@ static void run_advance(struct run *run)
 	}
 }
 
+static void append_tree(struct engine *engine);
+
 void engine_on_time(struct engine *engine)
 {
 	notice_clock(engine);
+	if (engine->tree_turn) {
+		engine->tree_turn = false;
+		tree_step(engine);
+	}
 	/* The clock is asked each time: were it set back in between, a deadline that is not due any more would come round for ever. */
 	while (engine->heap_count > 0 && engine->heap[1]->deadline_ms <= wall_ms(engine)) {
 		struct run *run = engine->heap[1];
@@ -1766,6 +1822,9 @@ void engine_on_time(struct engine *engine)
 				list_add_last(&engine->to_load, &run->waiting);
 			load_next(engine);
 			break;
+		case STAGE_DECIDED: /* as part of a tree, that the store had no room for */
+			append_tree(engine);
+			break;
 		case STAGE_LOADING:
 		case STAGE_LOADING_VALUES:
 		case STAGE_EVALUATING:
@@ -1781,23 +1840,38 @@ void engine_on_time(struct engine *engine)
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
 
-/* The first page: its definition, and the state that its snapshot has. */
-static int begin_rebuild(struct run *run, struct engine_load_run *load, struct error *error)
+/* The definition of a stored document, of which the engine keeps one use; NULL: *error. */
+static struct definition *load_definition(struct engine *engine, struct bytes bytes, struct error *error)
 {
+	struct digest digest = digest_of(bytes); /* the document is canonical, so this is the definition's own */
 	struct problems problems;
-	struct json *document;
-	struct error why = {0};
 
+	for (size_t i = 0; i < ENGINE_DEFINITIONS_KEPT && engine->definitions[i]; i++)
+		if (digest_equal(&engine->definitions[i]->digest, &digest))
+			return engine->definitions[i];
 	problems_init(&problems);
-	document = json_parse(&problems.arena, load->document, JSON_STORED, NULL, error);
+	struct json *document = json_parse(&problems.arena, bytes, JSON_STORED, NULL, error);
 	struct definition *definition = document ? definition_load_json(document, &problems) : NULL;
 	if (!definition && document)
 		error_set(error, ERR_CORRUPT, "its definition is refused by this version: %s", problems.count ? problems.items[0].message : "unknown reason");
 	problems_close(&problems);
 	if (!definition)
+		return NULL;
+	struct definition **kept = &engine->definitions[engine->definitions_next++ % ENGINE_DEFINITIONS_KEPT];
+	if (*kept)
+		release_definition(*kept);
+	return *kept = definition;
+}
+
+/* The first page: its definition, and the state that its snapshot has. */
+static int begin_rebuild(struct run *run, struct engine_load_run *load, struct error *error)
+{
+	struct definition *definition = load_definition(run->engine, load->document, error);
+	struct error why = {0};
+
+	if (!definition)
 		return error->code;
 	struct run_live *live = live_new(run, definition);
-	release_definition(definition); /* live_new took its own */
 	live->has_snapshot = load->whole;
 	if (!load->snapshot.data || read_snapshot(live, load->snapshot, &why) == 0)
 		return 0;
@@ -2010,6 +2084,8 @@ int engine_submit(struct engine *engine, struct engine_submit *submit, struct er
 	live->admission_us = (int64_t)(now_us(engine) - submit->received_us);
 	message->submit = submit;
 	list_add_last(&live->deciding, &message->link);
+	if (submit->parent)
+		list_add_last(&engine->submitting, &live->submitting);
 	run->stage = STAGE_IDLE;
 	decide(run);
 	FAIL_POINT(SUBMIT_DECIDED);
@@ -2051,6 +2127,486 @@ int engine_control(struct engine *engine, struct engine_control *control, struct
 	post_control(run, control);
 	run_advance(run);
 	return 0;
+}
+
+/* --- trees -------------------------------------------------------------------------------------------------------- */
+
+/* A run and all below it, as one transaction. First they are held: each comes to rest and stays so, and the journal is asked for what is open below
+ * until it names none that is not held. Since runs that are held start no children, and children on their way are waited for, that is all. Then each
+ * decides, and one append takes the entries of all. Trees are disjoint or one inside the other, and only one is held at a time, so none waits for another. */
+enum tree_phase { TREE_WAITING, TREE_HOLDING, TREE_LOOKING, TREE_DECIDING, TREE_COMMITTING, TREE_APPLYING, TREE_RELEASING };
+
+struct tree_work {
+	struct list link;
+	struct engine_tree *asked;
+	enum tree_phase phase;
+	struct arena arena;
+	const char **ids; /* parents before their children; some may be gone, or not held, meanwhile */
+	size_t count, cap;
+	size_t at; /* so many of them are dealt with in this phase */
+	const char *reason; /* for those below the root */
+	size_t pending; /* members that are not ready */
+	bool is_stepping, again;
+	bool is_over; /* with asked->error, or well */
+	struct engine_look look;
+	struct engine_control *controls; /* one for each id */
+	struct store_append append;
+};
+
+static struct tree_work *current_tree(const struct engine *engine)
+{
+	return list_empty(&engine->trees) ? NULL : CONTAINER_OF(engine->trees.next, struct tree_work, link);
+}
+
+static struct run *find_member(const struct engine *engine, const char *id)
+{
+	struct run *run = find_run(engine, id);
+
+	return run && run->is_held ? run : NULL;
+}
+
+static void member_ready(struct run *run)
+{
+	struct tree_work *work = current_tree(run->engine);
+
+	if (run->is_ready)
+		return;
+	run->is_ready = true;
+	CHECK(work->pending > 0);
+	if (--work->pending == 0)
+		tree_step(run->engine);
+}
+
+/* It is gone, or broken. */
+static void leave_tree(struct engine *engine, bool was_ready, const char *id, const struct error *error)
+{
+	struct tree_work *work = current_tree(engine);
+
+	if (!work)
+		return; /* the engine goes away */
+	if (error->code != ERR_NONE && strcmp(id, work->asked->root.id) == 0 && !work->is_over) {
+		work->asked->error = *error;
+		work->is_over = true;
+	}
+	CHECK(was_ready || work->pending > 0);
+	if (!was_ready && --work->pending == 0)
+		tree_step(engine);
+}
+
+static void withdraw_decision(struct run *run);
+
+static void hold(struct tree_work *work, struct run *run)
+{
+	work->ids = arena_grow(&work->arena, work->ids, work->count, &work->cap, sizeof *work->ids);
+	work->ids[work->count++] = arena_text(&work->arena, run->id);
+	run->is_held = true;
+	run->is_ready = false;
+	work->pending++;
+	withdraw_decision(run);
+	if (run->stage == STAGE_PARKED)
+		load_first(run);
+	else if (run->stage == STAGE_IDLE && !run->advancing)
+		member_ready(run);
+}
+
+/* Which of them the journal does not know yet. */
+static bool has_children_on_their_way(const struct engine *engine)
+{
+	LIST_EACH(link, &engine->submitting) {
+		const struct run_live *live = CONTAINER_OF(link, struct run_live, submitting);
+		const char *parent = json_get_text(first_message(live)->submit->parent, "run");
+		if (parent && find_member(engine, parent))
+			return true;
+	}
+	return false;
+}
+
+static void on_looked_below(struct engine_look *look)
+{
+	struct engine *engine = look->owner;
+	struct tree_work *work = current_tree(engine);
+	bool is_new = false;
+
+	engine->loading--;
+	work->phase = TREE_HOLDING;
+	if (look->error.code != ERR_NONE) {
+		work->asked->error = look->error;
+		work->is_over = true;
+	} else if (look->count >= engine->config.tree_runs) {
+		error_set(&work->asked->error, ERR_TOO_LARGE, "more than %zu runs are below run %s (ENGINE_TREE_RUNS_MAX)", engine->config.tree_runs - 1, work->asked->root.id);
+		work->is_over = true;
+	}
+	work->is_stepping = true; /* not before all are held */
+	for (size_t i = 0; i < look->count && !work->is_over; i++) {
+		struct run *run = find_run(engine, look->ids[i]);
+		if (!run || run->is_held || run->stage == STAGE_BROKEN)
+			continue;
+		hold(work, run);
+		is_new = true;
+	}
+	work->is_stepping = false;
+	arena_close(&look->arena);
+	if (!is_new && !work->is_over)
+		work->phase = TREE_DECIDING;
+	tree_step(engine);
+	load_next(engine); /* runs wait for this place too */
+}
+
+static void look_below(struct engine *engine, struct tree_work *work)
+{
+	work->phase = TREE_LOOKING;
+	work->look = (struct engine_look){.run_id = work->asked->root.id, .limit = engine->config.tree_runs, .on_done = on_looked_below, .owner = engine};
+	engine->loading++;
+	engine->ports.look_below(engine->ports.arg, &work->look);
+}
+
+static void on_member_controlled(struct engine_control *control)
+{
+	(void)control; /* the tree as a whole is answered for */
+}
+
+static void decide_member(struct run *run, struct engine_control *control, const struct engine_control *root, const char *reason)
+{
+	enum trigger_kind kind = root->verb == CONTROL_PAUSE ? TRIGGER_PAUSE : root->verb == CONTROL_RESUME ? TRIGGER_RESUME : TRIGGER_CANCEL;
+	struct message *message = new_message(kind);
+
+	*control = (struct engine_control){.verb = root->verb, .id = run->id, .reason = reason, .on_done = on_member_controlled};
+	CHECK(run->stage == STAGE_IDLE);
+	list_init(&control->link);
+	list_add_last(&message->controls, &control->link);
+	message->of_tree = true;
+	list_add_last(&run->live->deciding, &message->link);
+	run->advancing = true;
+	decide(run);
+	run->advancing = false;
+	if (run->stage == STAGE_IDLE) /* it is so already, or has ended */
+		member_ready(run);
+}
+
+/* False: the next turn goes on. */
+static bool decide_some(struct engine *engine, struct tree_work *work)
+{
+	const struct engine_control *root = &work->asked->root;
+	size_t until = work->count - work->at > ENGINE_TREE_TURN ? work->at + ENGINE_TREE_TURN : work->count;
+
+	if (!work->controls) {
+		work->reason = root->reason;
+		if (!work->reason && (root->verb == CONTROL_CANCEL || root->verb == CONTROL_KILL))
+			work->reason = arena_printf(&work->arena, "run %s was %s, and does not wait for it any more", root->id, root->verb == CONTROL_KILL ? "killed" : "cancelled");
+		work->controls = arena_alloc(&work->arena, (work->count + 1) * sizeof *work->controls);
+		for (size_t i = 0; i < work->count; i++) {
+			struct run *run = find_member(engine, work->ids[i]);
+			if (!run)
+				continue;
+			run->is_ready = false;
+			work->pending++;
+			work->asked->run_count++;
+		}
+	}
+	for (; work->at < until; work->at++) {
+		struct run *run = find_member(engine, work->ids[work->at]);
+		if (run)
+			decide_member(run, &work->controls[work->at], root, work->at == 0 ? root->reason : work->reason);
+	}
+	return work->at == work->count;
+}
+
+static void on_tree_committed(struct store_append *append);
+
+/* All entries, one run's after the other's. False: nothing is to be appended. */
+static bool gather_entries(struct engine *engine, struct tree_work *work)
+{
+	size_t count = 0, bytes = 0;
+	struct entry *entries = NULL;
+	const char **forget = arena_alloc(&work->arena, (work->count + 1) * sizeof *forget);
+
+	work->append = (struct store_append){.urgent = true, .on_done = on_tree_committed, .owner = engine, .forget_also = forget};
+	for (int pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; i < work->count; i++) {
+			struct run *run = find_member(engine, work->ids[i]);
+			if (!run || run->stage != STAGE_DECIDED)
+				continue;
+			struct run_live *live = run->live;
+			if (pass == 1) {
+				memcpy(entries + work->append.entry_count, live->append.entries, live->append.entry_count * sizeof *entries);
+				live->append.entries = entries + work->append.entry_count;
+				work->append.entry_count += live->append.entry_count;
+				continue;
+			}
+			count += live->append.entry_count;
+			for (size_t k = 0; k < live->append.entry_count; k++)
+				for (size_t v = 0; v < live->append.entries[k].value_count; v++)
+					bytes += live->append.entries[k].values[v].size;
+			add_snapshot(run); /* none is taken, but one that is there goes with the run's end */
+			live->append.snapshot = (struct bytes){0};
+			if (live->append.forget_snapshot)
+				forget[work->append.forget_also_count++] = work->ids[i];
+		}
+		if (count > STORE_APPEND_ENTRIES_MAX || bytes > ENGINE_TREE_VALUES_MAX) {
+			error_set(&work->asked->error, ERR_TOO_LARGE, "%zu entries with %zu bytes of values are too much for one transaction (STORE_APPEND_ENTRIES_MAX, ENGINE_TREE_VALUES_MAX)",
+				  count, bytes);
+			return false;
+		}
+		if (pass == 0)
+			entries = arena_alloc(&work->arena, (count + 1) * sizeof *entries);
+	}
+	work->append.entries = entries;
+	return count > 0;
+}
+
+static void append_tree(struct engine *engine)
+{
+	struct tree_work *work = current_tree(engine);
+
+	work->append.error = (struct error){0};
+	engine->counts.committing++;
+	if (engine->ports.append(engine->ports.arg, &work->append) == 0)
+		return;
+	work->append.error.code = ERR_BUSY;
+	on_tree_committed(&work->append);
+}
+
+static void on_tree_committed(struct store_append *append)
+{
+	struct engine *engine = append->owner;
+	struct tree_work *work = current_tree(engine);
+
+	notice_clock(engine);
+	engine->counts.committing--;
+	if (append->error.code == ERR_FULL || append->error.code == ERR_BUSY) {
+		for (size_t i = 0; i < work->count; i++) {
+			struct run *run = find_member(engine, work->ids[i]);
+			if (!run || run->stage != STAGE_DECIDED)
+				continue;
+			set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS); /* one of them keeps the time for all */
+			return;
+		}
+	}
+	if (append->error.code == ERR_NONE)
+		FAIL_POINT(TREE_COMMITTED);
+	else
+		work->asked->error = append->error;
+	work->at = 0;
+	work->phase = append->error.code == ERR_NONE ? TREE_APPLYING : TREE_RELEASING;
+	tree_step(engine);
+}
+
+static void apply_member(struct run *run, const struct store_append *append)
+{
+	struct run_live *live = run->live;
+	const char *id = live->append.snapshot_run;
+	struct entry *entries = live->append.entries;
+	size_t count = live->append.entry_count;
+
+	live->append = *append;
+	live->append.snapshot_run = id;
+	live->append.snapshot = (struct bytes){0};
+	live->append.entries = entries;
+	live->append.entry_count = count;
+	live->append.seq_first = entries[0].seq;
+	live->append.owner = run;
+	live->append.sign_us = 0;
+	run->stage = STAGE_COMMITTING;
+	run->engine->counts.committing++;
+	on_entries_committed(&live->append); /* May free run. */
+	FAIL_POINT(TREE_APPLIED);
+}
+
+static void release_member(struct run *run)
+{
+	static const struct error none = {0};
+
+	if (run->stage == STAGE_DECIDED) { /* of which nothing is durable */
+		finish_decision(run, &none);
+		set_deadline(run, 0);
+	}
+	run->is_held = run->is_ready = false;
+	if (run->stage == STAGE_PARKED && list_empty(&run->waiting))
+		load_first(run); /* its load was refused: its times, or what came for it, would wait for ever */
+	run_advance(run);
+}
+
+/* Apply or release: no more in one turn than the loop can bear. */
+static bool pass_some(struct engine *engine, struct tree_work *work)
+{
+	size_t until = work->count - work->at > ENGINE_TREE_TURN ? work->at + ENGINE_TREE_TURN : work->count;
+
+	for (; work->at < until; work->at++) {
+		struct run *run = find_member(engine, work->ids[work->at]);
+		if (run && work->phase == TREE_RELEASING)
+			release_member(run);
+		else if (run && run->stage == STAGE_DECIDED)
+			apply_member(run, &work->append);
+	}
+	return work->at == work->count;
+}
+
+static void hold_root(struct engine *engine, struct tree_work *work)
+{
+	struct run *run = find_run(engine, work->asked->root.id);
+
+	work->phase = TREE_HOLDING;
+	if (run && run->stage != STAGE_BROKEN && !run->reopening)
+		hold(work, run);
+	else
+		work->is_over = true; /* it ended, or broke, while it waited for its turn: whoever asked looks what became of it */
+}
+
+/* What can be done now. True: all is. */
+static bool tree_go_on(struct engine *engine, struct tree_work *work)
+{
+	bool passed;
+
+	if (work->phase == TREE_WAITING)
+		hold_root(engine, work);
+	if (work->is_over && work->phase == TREE_HOLDING)
+		work->phase = TREE_RELEASING;
+	switch (work->phase) {
+	case TREE_HOLDING:
+		if (work->pending == 0 && !has_children_on_their_way(engine))
+			look_below(engine, work);
+		return false;
+	case TREE_DECIDING:
+		if (work->at < work->count || !work->controls) {
+			passed = decide_some(engine, work);
+			engine->tree_turn = !passed;
+			if (!passed)
+				return false;
+		}
+		if (work->pending > 0)
+			return false;
+		if (!work->is_over && gather_entries(engine, work)) {
+			FAIL_POINT(TREE_DECIDED);
+			work->phase = TREE_COMMITTING;
+			append_tree(engine);
+			return false;
+		}
+		work->at = 0;
+		work->phase = TREE_RELEASING;
+		work->again = true;
+		return false;
+	case TREE_APPLYING:
+		passed = pass_some(engine, work);
+		engine->tree_turn = !passed;
+		if (passed) {
+			work->at = 0;
+			work->phase = TREE_RELEASING;
+			work->again = true;
+		}
+		return false;
+	case TREE_RELEASING:
+		passed = pass_some(engine, work);
+		engine->tree_turn = !passed;
+		return passed;
+	case TREE_WAITING:
+	case TREE_LOOKING:
+	case TREE_COMMITTING:
+		break;
+	}
+	return false;
+}
+
+static void tree_step(struct engine *engine)
+{
+	struct tree_work *work = current_tree(engine);
+	bool done = false;
+
+	if (!work)
+		return;
+	if (work->is_stepping) {
+		work->again = true;
+		return;
+	}
+	work->is_stepping = true;
+	do {
+		work->again = false;
+		done = tree_go_on(engine, work);
+	} while (work->again && !done);
+	work->is_stepping = false;
+	if (!done)
+		return;
+	struct engine_tree *asked = work->asked;
+	list_remove(&work->link);
+	engine->tree_count--;
+	arena_close(&work->arena);
+	free(work);
+	if (engine->ports.on_tree_done)
+		engine->ports.on_tree_done(engine->ports.arg);
+	engine->tree_turn = !list_empty(&engine->trees);
+	asked->on_done(asked);
+}
+
+static bool awaits_runs(const struct task *task)
+{
+	if (task->kind == TASK_CALL && task->function == FUNCTION_RUN && task->awaits)
+		return true;
+	for (size_t i = 0; i < task->body.count; i++)
+		if (awaits_runs(task->body.tasks[i]))
+			return true;
+	for (size_t i = 0; i < task->handler.count; i++)
+		if (awaits_runs(task->handler.tasks[i]))
+			return true;
+	return false;
+}
+
+/* A run that waits for others stays in memory, but for one that is suspended, or was not read since the start. */
+static bool may_have_below(const struct run *run)
+{
+	if (!run->engine->ports.look_below || run->reopening)
+		return false;
+	return run->live ? awaits_runs(run->live->definition->root) : run->restarted || run->is_suspended || run->stage == STAGE_LOADING;
+}
+
+static void on_root_controlled(struct engine_control *control)
+{
+	struct engine_tree *tree = control->owner;
+
+	tree->error = control->error;
+	tree->run_count = 1;
+	tree->on_done(tree);
+}
+
+int engine_control_tree(struct engine *engine, struct engine_tree *tree, struct error *error)
+{
+	struct run *run = find_run(engine, tree->root.id);
+
+	tree->error = (struct error){0};
+	tree->run_count = 0;
+	if (!run || run->stage == STAGE_BROKEN || !may_have_below(run)) {
+		tree->root.on_done = on_root_controlled;
+		tree->root.owner = tree;
+		return engine_control(engine, &tree->root, error);
+	}
+	if (engine->tree_count >= ENGINE_TREES_MAX)
+		return error_set(error, ERR_BUSY, "%d trees of runs wait for their turn, the most allowed (ENGINE_TREES_MAX); ask again", ENGINE_TREES_MAX);
+	FAIL_POINT(TREE_RECEIVED);
+	struct tree_work *work = memory_zero(sizeof *work);
+	work->asked = tree;
+	arena_init(&work->arena);
+	list_init(&work->link);
+	list_add_last(&engine->trees, &work->link);
+	if (++engine->tree_count == 1)
+		tree_step(engine);
+	return 0;
+}
+
+bool engine_run_is_held(const struct engine *engine, const char *id)
+{
+	return find_member(engine, id) != NULL;
+}
+
+/* The engine goes away: nothing of them was done. */
+static void drop_trees(struct engine *engine, const struct error *gone)
+{
+	while (!list_empty(&engine->trees)) {
+		struct tree_work *work = current_tree(engine);
+		struct engine_tree *asked = work->asked;
+		list_remove(&work->link);
+		arena_close(&work->arena);
+		free(work);
+		asked->error = *gone;
+		asked->on_done(asked);
+	}
 }
 
 int engine_retry(struct engine *engine, struct engine_retry *retry, struct error *error)
@@ -2145,8 +2701,12 @@ struct engine *engine_new(const struct engine_config *config, const struct engin
 		engine->config.snapshot_entries = ENGINE_SNAPSHOT_ENTRIES;
 	if (engine->config.load_concurrency == 0)
 		engine->config.load_concurrency = ENGINE_RECOVER_CONCURRENCY;
+	if (engine->config.tree_runs == 0)
+		engine->config.tree_runs = ENGINE_TREE_RUNS_MAX;
 	list_init(&engine->to_load);
 	list_init(&engine->activities);
+	list_init(&engine->trees);
+	list_init(&engine->submitting);
 	value_cache_init(&engine->values, engine->config.value_cache_bytes);
 	return engine;
 }
@@ -2193,7 +2753,7 @@ void engine_drop(struct engine *engine)
 	struct error gone = {.code = ERR_CANCELLED, .message = "the daemon is stopping"};
 
 	engine->ports.unlisten = NULL; /* whoever listened goes away too */
-
+	drop_trees(engine, &gone);
 	for (size_t i = 0; i < engine->slot_count; i++)
 		while (engine->slots[i]) {
 			struct run *run = engine->slots[i];
@@ -2210,6 +2770,8 @@ void engine_drop(struct engine *engine)
 	while (!list_empty(&engine->activities))
 		free_activity(CONTAINER_OF(engine->activities.next, struct engine_activity, of_engine));
 	value_cache_clear(&engine->values);
+	for (size_t i = 0; i < ENGINE_DEFINITIONS_KEPT && engine->definitions[i]; i++)
+		release_definition(engine->definitions[i]);
 	for (size_t i = 0; engine->ended && i < ENGINE_ENDED_KEPT; i++)
 		free(engine->ended[i].summary);
 	free(engine->ended);

@@ -24,10 +24,15 @@ enum {
 	ENGINE_INTERVALS_MAX = 256, /* of a run's times: past it those that are over become their sum */
 	ENGINE_ENDED_KEPT = 1000, /* ended runs whose exact timing is still in memory */
 	ENGINE_VALUE_CACHE_BYTES = 16 << 20, /* of texts and their trees */
+	ENGINE_DEFINITIONS_KEPT = 8, /* of runs that were loaded last: many that are loaded one after the other are of the same */
 	ENGINE_SHARED_NEEDS_MAX = 4, /* values loaded for a decision that needs no more than these stay for the next one */
 	ENGINE_RECOVERY_TRIES = 3, /* of a run that cannot be loaded or go on; then it is put into quarantine */
 	ENGINE_RECOVERY_RETRY_MS = 1000, /* between them */
 	ENGINE_RETRY_APPEND_MS = 500, /* after ERR_FULL or ERR_BUSY */
+	ENGINE_TREE_RUNS_MAX = 10000, /* of a tree that is cancelled, killed, paused or resumed as one transaction: all of them are in memory meanwhile */
+	ENGINE_TREE_VALUES_MAX = 16 << 20, /* bytes of values of such a transaction; its entries: STORE_APPEND_ENTRIES_MAX */
+	ENGINE_TREE_TURN = 64, /* runs of a tree that are dealt with in one turn of the loop */
+	ENGINE_TREES_MAX = 1000, /* trees that wait for their turn, one after the other */
 	ENGINE_CLOCK_SLACK_MS = 100, /* what the wall clock may differ from the time that went by before it counts as set */
 	ENGINE_EVALUATION_ROUNDS_MAX = 16, /* a decision that still needs results then commits what it has (decide_context.settle) */
 };
@@ -76,6 +81,19 @@ struct engine_evaluate {
 	struct list link; /* the port's own */
 };
 
+/* Which open runs are below this one, in awaited steps alone: parents before their children. */
+struct engine_look;
+struct engine_look {
+	const char *run_id;
+	size_t limit; /* more are not looked for */
+	void (*on_done)(struct engine_look *look);
+	void *owner;
+	struct arena arena; /* initialised by the port; closed by the engine */
+	const char **ids;
+	size_t count;
+	struct error error;
+};
+
 /* One event of the journal for one listener (events are pulled: the next one is offered after on_done). */
 struct engine_offer;
 struct engine_offer {
@@ -101,6 +119,7 @@ struct engine_ports {
 	void (*load_run)(void *arg, struct engine_load_run *load);
 	void (*load_values)(void *arg, struct engine_load_values *load);
 	void (*evaluate)(void *arg, struct engine_evaluate *evaluate); /* NULL: every expression that needs jq fails */
+	void (*look_below)(void *arg, struct engine_look *look); /* answers later; NULL: no run has others below it */
 	int (*start_activity)(void *arg, struct activity *activity, struct error *error); /* activity_start() */
 	void (*cancel_activity)(void *arg, struct activity *activity);
 	void (*close_activity)(void *arg, struct activity *activity); /* activity_close() */
@@ -117,6 +136,8 @@ struct engine_ports {
 	void (*on_committed)(void *arg, const char *run_id, uint64_t seq_last, bool ended);
 	/* The wall clock was set: forward, or (negative) back. May be NULL. */
 	void (*on_clock_stepped)(void *arg, int64_t by_ms);
+	/* No run is held any more (engine_run_is_held). May be NULL. */
+	void (*on_tree_done)(void *arg);
 	/* A run cannot go on (damaged, or its definition is gone) and is put into quarantine. May be NULL. */
 	void (*on_run_failed)(void *arg, const char *run_id, const struct error *error);
 };
@@ -126,7 +147,7 @@ struct engine_config {
 	int64_t event_window_ms; /* how far before its start a listener's events may be */
 	int64_t park_after_ms; /* park when the next deadline is further away; negative: never */
 	/* For tests that have to reach them; 0: the limits above. */
-	size_t value_cache_bytes, load_concurrency, snapshot_entries;
+	size_t value_cache_bytes, load_concurrency, snapshot_entries, tree_runs;
 };
 
 struct engine *engine_new(const struct engine_config *config, const struct engine_ports *ports);
@@ -174,6 +195,22 @@ struct engine_control {
 };
 /* 0, or ERR_NOT_FOUND: no such run is under way (it may have ended: ask the store). */
 int engine_control(struct engine *engine, struct engine_control *control, struct error *error);
+
+/* The same for a run and all below it that is awaited, as one transaction: after a crash at any moment it was done to all of them or to none. Trees are
+ * dealt with one after the other. Meanwhile the runs of the tree are held: they decide nothing else, and start no children. Runs in quarantine are left
+ * out; so are children that were not there yet, which end, or are suspended, with the step that starts them. */
+struct engine_tree;
+struct engine_tree {
+	struct engine_control root; /* verb, id and reason are the request; the rest is the engine's own */
+	void (*on_done)(struct engine_tree *tree);
+	void *owner;
+	size_t run_count; /* in that transaction, the root too; those that were already as they were to be count as well */
+	/* As engine_control.error; ERR_TOO_LARGE: nothing was done, for there are more than ENGINE_TREE_RUNS_MAX runs, or too much for one append. */
+	struct error error;
+};
+/* As engine_control(); ERR_BUSY past ENGINE_TREES_MAX. */
+int engine_control_tree(struct engine *engine, struct engine_tree *tree, struct error *error);
+bool engine_run_is_held(const struct engine *engine, const char *id); /* a tree that it is part of is dealt with: a child must not be submitted now */
 
 /* A run that has faulted goes on from what was under way when it failed (semantics.md 3: with new execution numbers). */
 struct engine_retry;

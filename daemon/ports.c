@@ -378,6 +378,62 @@ static void note_configuration(void *arg, struct configuration_note *note)
 	append_note(own);
 }
 
+/* --- what is below a run -------------------------------------------------------------------------------------------- */
+
+int read_below(struct store_reader *reader, struct arena *arena, const char *id, size_t limit, struct store_run **found, size_t *count, struct error *error)
+{
+	struct store_run *open = NULL;
+	size_t cap = 0;
+
+	*count = 0;
+	for (size_t at = 0; at <= *count && *count < limit; at++) {
+		struct store_run_filter filter = {.parent = at == 0 ? id : open[at - 1].id, .limit = STORE_PAGE_MAX};
+		struct store_run *runs;
+		size_t page;
+		do {
+			if (reader_runs(reader, arena, &filter, &runs, &page, error) != 0)
+				return error->code;
+			for (size_t i = 0; i < page; i++) {
+				filter.before_seq = runs[i].seq;
+				if (runs[i].ended_ms != 0 || !runs[i].is_awaited || *count >= limit)
+					continue;
+				open = arena_grow(arena, open, *count, &cap, sizeof *open);
+				open[(*count)++] = runs[i];
+			}
+		} while (page == filter.limit);
+	}
+	*found = open;
+	return 0;
+}
+
+static void look_below_work(struct store_reader *reader, struct store_read *read)
+{
+	struct engine_look *look = ((struct port_read *)read->owner)->request;
+	struct store_run *runs;
+
+	if (read_below(reader, &read->arena, look->run_id, look->limit, &runs, &look->count, &read->error) != 0)
+		return;
+	look->ids = arena_alloc(&read->arena, (look->count + 1) * sizeof *look->ids);
+	for (size_t i = 0; i < look->count; i++)
+		look->ids[i] = runs[i].id;
+}
+
+static void on_looked_below(struct store_read *read)
+{
+	struct port_read *port_read = read->owner;
+	struct engine_look *look = port_read->request;
+
+	look->arena = read->arena;
+	look->error = read->error;
+	free(port_read);
+	look->on_done(look);
+}
+
+static void look_below(void *arg, struct engine_look *look)
+{
+	begin_read(arg, look, look_below_work, on_looked_below);
+}
+
 /* --- the rest is handed on ---------------------------------------------------------------------------------------- */
 
 static uint64_t port_now_us(void *arg)
@@ -476,6 +532,11 @@ static void port_on_clock_stepped(void *arg, int64_t by_ms)
 		on_step_noted(&own->append);
 }
 
+static void port_on_tree_done(void *arg)
+{
+	children_go_on(&((struct ports *)arg)->daemon->children);
+}
+
 static void port_on_run_failed(void *arg, const char *run_id, const struct error *error)
 {
 	(void)arg;
@@ -487,7 +548,7 @@ struct engine_ports ports_for_engine(struct ports *ports)
 	return (struct engine_ports){
 		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values, .evaluate = evaluate,
 		.listen = port_listen, .unlisten = port_unlisten, .on_emitted = port_on_emitted, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
-		.on_committed = port_on_committed, .on_clock_stepped = port_on_clock_stepped, .on_run_failed = port_on_run_failed,
+		.look_below = look_below, .on_tree_done = port_on_tree_done, .on_committed = port_on_committed, .on_clock_stepped = port_on_clock_stepped, .on_run_failed = port_on_run_failed,
 	};
 }
 

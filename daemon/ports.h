@@ -32,3 +32,5 @@ void ports_close(struct ports *ports); /* nothing may be under way */
 struct engine_ports ports_for_engine(struct ports *ports);
 struct activity_ports ports_for_activities(struct ports *ports);
 struct children_ports ports_for_children(struct ports *ports);
+/* Open runs below this one, in awaited steps alone, level by level; at most `limit`. On the reader thread. */
+int read_below(struct store_reader *reader, struct arena *arena, const char *id, size_t limit, struct store_run **found, size_t *count, struct error *error);

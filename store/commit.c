@@ -328,6 +328,9 @@ static int write_append(struct store *store, struct store_append *append, struct
 		return error->code;
 	if (append->forget_snapshot && snapshot_table_forget(&writer->connection, append->snapshot_run, error) != 0)
 		return error->code;
+	for (size_t i = 0; i < append->forget_also_count; i++)
+		if (snapshot_table_forget(&writer->connection, append->forget_also[i], error) != 0)
+			return error->code;
 	return tables_apply(&writer->connection, append->entries, append->entry_count, error);
 }
 

@@ -93,6 +93,8 @@ struct store_append {
 	struct bytes snapshot;
 	uint64_t snapshot_seq;
 	bool forget_snapshot;
+	const char *const *forget_also; /* more runs that end with these entries, and had one */
+	size_t forget_also_count;
 	store_append_cb on_done;
 	void *owner;
 

@@ -122,16 +122,20 @@ await test('pause and resume take the whole tree of runs that wait for one anoth
 	await daemon.post('/v1/definitions', definition('branch', [{ both: { for: { in: '${ [1,2,3] }' }, metadata: { concurrency: 3 }, do: [{ leaf: child('leaf') }] } }]), 201);
 	await start(daemon, 'root', [{ both: { for: { in: '${ [1,2,3] }' }, metadata: { concurrency: 3 }, do: [{ branch: child('branch') }] } }]);
 	await until('the tree', async () => await count(daemon, 'waiting') === 13);
-	await daemon.post('/v1/runs/root/pause', { reason: 'all' }, 200);
+	equal((await daemon.post('/v1/runs/root/pause', { reason: 'all' }, 200)).tree, { atomic: true, runs: 13 }, 'as one');
 	equal([await count(daemon, 'suspended'), await count(daemon, 'waiting')], [13, 0], 'all are suspended when it answers');
 	await daemon.kill();
 	await daemon.start();
 	await pause(400);
 	equal(await count(daemon, 'suspended'), 13, 'no child is taken for an orphan');
-	await daemon.post('/v1/runs/root/resume', {}, 200);
+	const before = (await daemon.get('/v1/journal/stats')).entries;
+	equal((await daemon.post('/v1/runs/root/pause', {}, 200)).tree, { atomic: true, runs: 13 }, 'again');
+	equal((await daemon.get('/v1/journal/stats')).entries, before, 'nothing is written for it');
+	equal((await daemon.post('/v1/runs/root/resume', {}, 200)).tree, { atomic: true, runs: 13 }, 'resumed as one');
 	await until('all wait again', async () => await count(daemon, 'waiting') === 13);
-	await daemon.post('/v1/runs/root/cancel', {}, 200);
-	await until('all are cancelled', async () => await count(daemon, 'cancelled') === 13);
+	equal((await daemon.post('/v1/runs/root/cancel', {}, 200)).tree, { atomic: true, runs: 13 }, 'cancelled as one');
+	equal(await count(daemon, 'cancelled'), 13, 'all are cancelled when it answers');
+	equal((await daemon.post('/v1/runs/root/cancel', {}, 200)).status, 'cancelled', 'twice is once');
 	equal(daemon.cli('replay', '--all').code, 0, 'replay');
 	await daemon.stop();
 });
@@ -165,6 +169,49 @@ await test('killed in the middle of each verb: what was answered holds, and ever
 		return await count(daemon, 'completed') + await count(daemon, 'cancelled') === ids.length;
 	}, 60_000, 300);
 	check(await count(daemon, 'completed') >= 8, 'too few came through');
+	equal(daemon.cli('replay', '--all').code, 0, 'replay');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('killed in the middle of cancel, kill, pause and resume of a tree of 200 runs, all of them are as before or as asked', async () => {
+	const daemon = await fresh();
+	const branches = 13, leaves = 15, size = 1 + branches + branches * leaves;
+	await sim.script({ cadence: { firstByteMs: 60_000 } });
+	const each = (name, n) => [{ all: { for: { in: `\${ [range(${n})] }` }, metadata: { concurrency: n }, do: [{ one: { run: { workflow: { namespace: 'tests', name, version: '1.0.0', input: { n: '${ $index }' } } } } }] } }];
+	await daemon.post('/v1/definitions', definition('leaf', [{ some: { if: '${ .n == 3 }', ...ask } }, ...rest]), 201);
+	await daemon.post('/v1/definitions', definition('branch', each('leaf', leaves)), 201);
+	await daemon.post('/v1/definitions', definition('tree', each('branch', branches)), 201);
+	const of = async (...statuses) => (await Promise.all(statuses.map(status => count(daemon, status)))).reduce((sum, n) => sum + n, 0);
+	let id = null, gone = 0, took = 100;
+	const outcomes = { before: 0, after: 0 };
+	for (let round = 0; round < 12; round++) {
+		const verb = ['pause', 'resume', 'cancel', 'kill'][round % 4], ended = verb === 'cancel' || verb === 'kill';
+		if (id === null) {
+			id = `tree-${round}`;
+			await daemon.post('/v1/runs', { id, definition: 'tests/tree', input: {} }, 201);
+			await until('the tree', async () => await of('running', 'waiting') === size, 60_000);
+		}
+		const asked = performance.now(), answer = daemon.ask('POST', `/v1/runs/${id}/${verb}`, {}).catch(() => null);
+		await Promise.race([answer, pause(draw() * took * 1.3)]);
+		await daemon.kill();
+		const answered = await answer;
+		await daemon.start();
+		const done = ended ? await count(daemon, 'cancelled') - gone : verb === 'pause' ? await count(daemon, 'suspended') : await of('running', 'waiting');
+		check(done === 0 || done === size, () => `${verb}: ${done} of ${size}`);
+		check(done === size || answered?.status !== 200, () => `${verb} was answered and is not done`);
+		outcomes[done === size ? 'after' : 'before']++;
+		const again = performance.now();
+		equal((await daemon.post(`/v1/runs/${id}/${verb}`, {}, 200)).id, id, 'once more');
+		took = done === 0 ? performance.now() - again : took;
+		equal(ended ? await count(daemon, 'cancelled') - gone : verb === 'pause' ? await count(daemon, 'suspended') : await of('running', 'waiting'), size, `${verb}, whole`);
+		if (ended) {
+			gone += size;
+			id = null;
+		}
+	}
+	console.log(`# ${outcomes.before} as before, ${outcomes.after} as asked; one took ${Math.round(took)} ms`);
+	check(outcomes.before >= 2 && outcomes.after >= 2, 'the kills did not meet both');
 	equal(daemon.cli('replay', '--all').code, 0, 'replay');
 	daemon.verifyJournal();
 	await daemon.stop();

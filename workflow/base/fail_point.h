@@ -39,6 +39,10 @@
 	X(SUBMIT_ANSWERED, "submit.answered", false)                                                      \
 	X(CANCEL_RECEIVED, "cancel.received", false)                                                      \
 	X(CANCEL_COMMITTED, "cancel.committed", false)                                                    \
+	X(TREE_RECEIVED, "tree.received", false)                                                          \
+	X(TREE_DECIDED, "tree.decided", false)                                                            \
+	X(TREE_COMMITTED, "tree.committed", false)                                                        \
+	X(TREE_APPLIED, "tree.applied", false)                                                            \
 	X(EVENT_RECEIVED, "event.received", false)                                                        \
 	X(EVENT_RECORDED, "event.recorded", false)                                                        \
 	X(EVENT_OFFERED, "event.offered", false)                                                          \

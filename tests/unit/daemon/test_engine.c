@@ -34,6 +34,9 @@ struct fixture {
 	struct activity *started; /* the last one */
 	unsigned cancelled;
 	bool forgets; /* the last commit takes the run's snapshot away */
+	bool has_trees; /* runs may have others below them: answer_look() says which */
+	struct engine_look *look;
+	unsigned looks;
 };
 
 static uint64_t now_us(void *arg)
@@ -143,6 +146,14 @@ static void on_run_failed(void *arg, const char *run_id, const struct error *err
 	((struct fixture *)arg)->failed++;
 }
 
+static void look_below(void *arg, struct engine_look *look)
+{
+	struct fixture *f = arg;
+
+	f->looks++;
+	f->look = look;
+}
+
 static void on_stepped(void *arg, int64_t by_ms)
 {
 	struct fixture *f = arg;
@@ -160,9 +171,9 @@ static void start(struct fixture *f, int64_t park_after_ms)
 {
 	const struct engine_ports ports = {.arg = f, .now_us = now_us, .wall_ms = wall_ms, .append = take_append, .load_run = load_run, .on_committed = on_committed,
 					   .on_clock_stepped = on_stepped, .on_run_failed = on_run_failed,
-					   .start_activity = start_activity, .cancel_activity = cancel_activity, .close_activity = close_activity};
+					   .look_below = f->has_trees ? look_below : NULL, .start_activity = start_activity, .cancel_activity = cancel_activity, .close_activity = close_activity};
 
-	f->engine = engine_new(&(struct engine_config){.origin = "test", .daemon_version = "1", .park_after_ms = park_after_ms}, &ports);
+	f->engine = engine_new(&(struct engine_config){.origin = "test", .daemon_version = "1", .park_after_ms = park_after_ms, .tree_runs = 3}, &ports);
 }
 
 static void fixture_open(struct fixture *f, const char *tasks, int64_t park_after_ms)
@@ -547,5 +558,162 @@ START_TEST(resume_on_its_way)
 }
 END_TEST
 
+static const char parent_task[] = "[{\"c\":{\"run\":{\"workflow\":{\"namespace\":\"test\",\"name\":\"child\",\"version\":\"1.0.0\"}}}}]";
+
+/* A run that waits for another one, and a second such run, "s", that stands for the child. */
+static void open_tree(struct fixture *f)
+{
+	static struct engine_submit submit;
+	struct error error = {0};
+
+	fixture_open(f, parent_task, -1);
+	engine_drop(f->engine);
+	f->has_trees = true;
+	f->entry_count = 0;
+	start(f, -1);
+	for (unsigned i = 0; i < 2; i++) {
+		submit = (struct engine_submit){.definition = f->definition, .id = i == 0 ? "r" : "s", .input = BYTES_OF("null"), .received_us = now_us(f), .on_done = on_submitted};
+		ck_assert_int_eq(engine_submit(f->engine, &submit, &error), 0);
+		commit(f);
+	}
+}
+
+static void answer_look(struct fixture *f, size_t count, enum error_code code)
+{
+	static const char *ids[] = {"s", "gone", "more"};
+
+	arena_init(&f->look->arena);
+	if (code != ERR_NONE)
+		error_set(&f->look->error, code, "it cannot be read");
+	f->look->ids = ids;
+	f->look->count = count;
+	f->look->on_done(f->look);
+}
+
+static void on_tree(struct engine_tree *tree)
+{
+	*(int *)tree->owner = (int)tree->error.code;
+}
+
+static size_t count_entries(const struct fixture *f, enum entry_kind kind, const char *id)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < f->entry_count; i++)
+		count += f->entries[i].kind == kind && strcmp(json_get_text(f->entries[i].data, "runId"), id) == 0;
+	return count;
+}
+
+static void close_tree(struct fixture *f)
+{
+	engine_drop(f->engine);
+	definition_free(f->definition);
+	arena_close(&f->arena);
+}
+
+/* All entries of a tree go in one append, also after the store had no room; until then its runs are held, and an answer that comes meanwhile waits. */
+START_TEST(tree_is_one_append)
+{
+	struct fixture f;
+	struct error error = {0};
+	int code = -1;
+	struct engine_tree tree = {.root = {.verb = CONTROL_PAUSE, .id = "r"}, .on_done = on_tree, .owner = &code};
+
+	open_tree(&f);
+	struct activity *child = f.started; /* of "s" */
+	ck_assert_int_eq(engine_control_tree(f.engine, &tree, &error), 0);
+	ck_assert(engine_run_is_held(f.engine, "r") && !engine_run_is_held(f.engine, "s"));
+	answer_look(&f, 2, ERR_NONE);
+	ck_assert(engine_run_is_held(f.engine, "s"));
+	ck_assert_uint_eq(f.looks, 2); /* until nothing is new */
+	child->result = (struct activity_result){.failure = FAILURE_RUNTIME_ERROR, .retry_attempts = 1};
+	child->on_done(child);
+	ck_assert_ptr_null(waiting);
+	answer_look(&f, 2, ERR_NONE);
+	ck_assert_ptr_nonnull(waiting);
+	ck_assert_uint_eq(waiting->entry_count, 2);
+	f.refusal = ERR_FULL;
+	size_t before = f.entry_count;
+	commit(&f);
+	ck_assert_uint_eq(f.entry_count, before);
+	ck_assert_int_eq(code, -1);
+	f.refusal = ERR_NONE;
+	go_on(&f, ENGINE_RETRY_APPEND_MS);
+	ck_assert_int_eq(code, ERR_NONE);
+	ck_assert_uint_eq(tree.run_count, 2);
+	ck_assert_uint_eq(count_entries(&f, ENTRY_RUN_SUSPENDED, "r") + count_entries(&f, ENTRY_RUN_SUSPENDED, "s"), 2);
+	ck_assert(!engine_run_is_held(f.engine, "r") && !engine_run_is_held(f.engine, "s"));
+	ck_assert(f.entries[before].kind == ENTRY_RUN_SUSPENDED && f.entries[before + 1].kind == ENTRY_RUN_SUSPENDED);
+	ck_assert_uint_eq(count_entries(&f, ENTRY_ATTEMPT_FAILED, "s"), 1); /* behind them */
+	close_tree(&f);
+}
+END_TEST
+
+/* Nothing is done to a tree of more than ENGINE_TREE_RUNS_MAX runs, or of which the journal cannot be asked, or that the store refuses; its runs go on. */
+START_TEST(tree_that_is_refused)
+{
+	static const struct {
+		size_t below;
+		enum error_code look, append, result;
+	} cases[] = {{3, ERR_NONE, ERR_NONE, ERR_TOO_LARGE}, {1, ERR_CORRUPT, ERR_NONE, ERR_CORRUPT}, {1, ERR_NONE, ERR_TOO_LARGE, ERR_TOO_LARGE}};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct fixture f;
+		struct error error = {0};
+		int code = -1;
+		struct engine_tree tree = {.root = {.verb = CONTROL_CANCEL, .id = "r"}, .on_done = on_tree, .owner = &code};
+
+		open_tree(&f);
+		size_t before = f.entry_count;
+		ck_assert_int_eq(engine_control_tree(f.engine, &tree, &error), 0);
+		answer_look(&f, cases[i].below, cases[i].look);
+		if (cases[i].append != ERR_NONE)
+			answer_look(&f, cases[i].below, cases[i].look);
+		f.refusal = cases[i].append;
+		commit(&f);
+		f.refusal = ERR_NONE;
+		ck_assert_int_eq(code, (int)cases[i].result);
+		ck_assert_uint_eq(f.entry_count, before);
+		ck_assert(!engine_run_is_held(f.engine, "r") && !engine_run_is_held(f.engine, "s"));
+		ck_assert_int_eq(control(&f, CONTROL_CANCEL), ERR_NONE);
+		ck_assert_uint_eq(count_entries(&f, ENTRY_RUN_CANCELLED, "r"), 1);
+		close_tree(&f);
+	}
+}
+END_TEST
+
+/* Trees take their turn, ENGINE_TREES_MAX at most; a daemon that goes away meanwhile has done nothing of what waits, and says so. */
+START_TEST(trees_take_turns)
+{
+	struct fixture f;
+	struct error error = {0};
+	int codes[ENGINE_TREES_MAX + 1];
+	struct engine_tree *trees = memory_zero((ENGINE_TREES_MAX + 1) * sizeof *trees);
+
+	open_tree(&f);
+	for (size_t i = 0; i <= ENGINE_TREES_MAX; i++) {
+		codes[i] = -1;
+		trees[i] = (struct engine_tree){.root = {.verb = i % 2 == 0 ? CONTROL_PAUSE : CONTROL_RESUME, .id = "r"}, .on_done = on_tree, .owner = &codes[i]};
+		ck_assert_int_eq(engine_control_tree(f.engine, &trees[i], &error), i < ENGINE_TREES_MAX ? 0 : ERR_BUSY);
+	}
+	ck_assert_ptr_nonnull(strstr(error.message, "ENGINE_TREES_MAX"));
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_uint_eq(f.looks, i + 1);
+		answer_look(&f, 0, ERR_NONE);
+		commit(&f);
+		ck_assert_int_eq(codes[i], ERR_NONE);
+		ck_assert_int_eq(codes[i + 1], -1);
+		go_on(&f, 1); /* the next turn of the loop */
+	}
+	ck_assert_uint_eq(count_entries(&f, ENTRY_RUN_SUSPENDED, "r"), 1);
+	ck_assert_uint_eq(count_entries(&f, ENTRY_RUN_RESUMED, "r"), 1);
+	arena_init(&f.look->arena);
+	close_tree(&f);
+	ck_assert_int_eq(codes[2], ERR_CANCELLED);
+	ck_assert_int_eq(codes[ENGINE_TREES_MAX - 1], ERR_CANCELLED);
+	free(trees);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, children_of_quarantine, control_while_draining, control_of_a_retry, resume_on_its_way, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
+SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, children_of_quarantine, control_while_draining, control_of_a_retry, resume_on_its_way, tree_is_one_append, tree_that_is_refused, trees_take_turns, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
