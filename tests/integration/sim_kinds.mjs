@@ -423,7 +423,7 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 		['unknown paths are not JSON', 'GET', '/nothing', null, answer => equal([answer.status, answer.text], [404, '404 page not found'], 'text')],
 	]);
 	await refuseNonsense(sim, [chat, generate, v1, '/api/show'], json => typeof (json.error.message ?? json.error) === 'string',
-		(path, body) => path !== generate || !body.includes(MODEL)); // a model and no prompt is a load
+		(path, body) => path === chat || path === v1 || !body.includes(MODEL)); // to the others a model is enough
 
 	await test('ollama: an unknown option is logged and skipped', async () => {
 		equal((await post(sim, chat, { ...base, messages: user('x'), stream: false, options: { nonsense: 1 } })).status, 200, 'status');
@@ -490,6 +490,76 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 		equal((await get(sim, '/api/tags')).json.models[0].remote_host, 'https://cloud.invalid', 'remote');
 		const digest = async options => { await script(sim, { options }); return (await get(sim, '/api/tags')).json.models[0].digest; };
 		check(await digest({}) !== await digest({ revision: '2' }), 'another revision, another digest');
+	});
+	await done(sim);
+}
+
+// ---- SGLang ----
+
+{
+	const sim = await startKind('sglang');
+	const error = (status, type, message) => answer => {
+		equal([answer.status, Object.keys(answer.json), answer.json.object, answer.json.type, answer.json.param, answer.json.code],
+			[status, ['object', 'message', 'type', 'param', 'code'], 'error', type, null, status], answer.text);
+		check(answer.json.message.includes(message), answer.text);
+	};
+	const chat = '/v1/chat/completions';
+	await script(sim, { answer: one('Prague.', { reasoning: 'Look' }) });
+	await table(sim, [
+		['health', 'GET', '/health', null, answer => equal([answer.status, answer.text], [200, ''], 'health')],
+		['health_generate', 'GET', '/health_generate', null, 200],
+		['server_info tells the launch', 'GET', '/server_info', null, async ({ text, json }) => {
+			equal([json.model_path, json.version, json.enable_deterministic_inference, json.disable_radix_cache, json.random_seed, json.internal_states.length], ['/models/simulated', '0.5.6', false, false, 42, 1], 'info');
+			equal((await get(sim, '/get_server_info')).text, text, 'the old name');
+		}],
+		['model_info', 'GET', '/model_info', null, async ({ text, json }) => equal([json.is_generation, json.weight_version, (await get(sim, '/get_model_info')).text === text], [true, 'default', true], 'info')],
+		['models', 'GET', '/v1/models', null, ({ json }) => equal([json.data[0].id, json.data[0].owned_by, json.data[0].max_model_len], [MODEL, 'sglang', 32768], 'model')],
+		['a plain answer', 'POST', chat, { messages: user('Where?'), return_token_ids: true, return_prompt_token_ids: true }, ({ json }) => {
+			const [choice] = json.choices;
+			equal([choice.message, choice.finish_reason, choice.matched_stop, choice.token_ids.length, choice.prompt_token_ids.length],
+				[{ role: 'assistant', content: 'Prague.', reasoning_content: 'Look', tool_calls: null }, 'stop', 2, 2, 2], 'choice');
+			equal([json.usage, json.metadata, 'system_fingerprint' in json], [{ prompt_tokens: 2, total_tokens: 5, completion_tokens: 3, prompt_tokens_details: null, reasoning_tokens: 1 }, { weight_version: 'default' }, false], 'rest');
+		}],
+		['a stream', 'POST', chat, { messages: user('Where?'), stream: true, stream_options: { include_usage: true } }, answer =>
+			equal(events(answer.text).map(event => event === 'done' ? event : [event.choices[0]?.delta.content, event.choices[0]?.delta.reasoning_content, event.choices[0]?.finish_reason, event.choices[0]?.matched_stop, event.usage?.total_tokens]), [
+				['', null, null, null, undefined], [null, 'Look', null, null, undefined], ['Prague.', null, null, null, undefined], [null, null, 'stop', 2, undefined],
+				[undefined, undefined, undefined, undefined, 5], 'done'], 'events')],
+		['a stop text is told', 'POST', chat, { messages: user('x'), stop: 'gue' }, ({ json }) => equal([json.choices[0].message.content, json.choices[0].matched_stop], ['Pra', 'gue'], 'stop')],
+		['and kept with no_stop_trim', 'POST', chat, { messages: user('x'), stop: 'gue', no_stop_trim: true }, ({ json }) => equal(json.choices[0].message.content, 'Prague', 'stop')],
+		['length matches nothing', 'POST', chat, { messages: user('x'), max_completion_tokens: 2, max_tokens: 9 }, ({ json }) => equal([json.choices[0].finish_reason, json.choices[0].matched_stop], ['length', null], 'length')],
+		['effort none', 'POST', chat, { messages: user('x'), reasoning_effort: 'none' }, ({ json }) => equal(json.choices[0].message.reasoning_content, null, 'reasoning')],
+		['any name is taken', 'POST', chat, { model: 'x', messages: user('x') }, 200],
+		['two grammars', 'POST', chat, { messages: user('x'), regex: 'a', ebnf: 'b' }, error(400, 'BadRequestError', 'Only one of')],
+		['a range', 'POST', chat, { messages: user('x'), temperature: 3 }, error(400, 'BadRequestError', 'temperature')],
+		['a long prompt', 'POST', chat, { messages: user('x'.repeat(132000)) }, error(400, 'BadRequestError', "The input (33000 tokens) is longer than the model's context length (32768 tokens).")],
+		['a long answer', 'POST', chat, { messages: user('x'), max_tokens: 32768 }, error(400, 'BadRequestError', "Requested token count exceeds the model's maximum context length of 32768 tokens.")],
+		['unknown paths', 'GET', '/nothing', null, ({ status, json }) => equal([status, json], [404, { detail: 'Not Found' }], 'path')],
+		['metrics are off', 'GET', '/metrics', null, 404],
+	]);
+	await refuseNonsense(sim, [chat], (json, status) => json.object === 'error' && json.code === status);
+
+	await test('sglang: the cache is reported if told so, emptied by /flush_cache but not while something runs', async () => {
+		const cached = async more => (await post(sim, chat, { messages: user('x'.repeat(40)), ...more })).json.usage.prompt_tokens_details?.cached_tokens;
+		await script(sim, { options: { cacheReport: true, metrics: true, weightVersion: 'w1', deterministic: true } });
+		await post(sim, '/flush_cache', '');
+		equal([await cached({}), await cached({}), await cached({ cache_salt: 's' })], [0, 8, 0], 'cached');
+		equal([(await post(sim, '/flush_cache', '')).status, await cached({})], [200, 0], 'flushed');
+		equal([(await get(sim, '/model_info')).json.weight_version, (await get(sim, '/server_info')).json.enable_deterministic_inference], ['w1', true], 'options');
+		check(/^sglang:cached_tokens_total 8$/m.test((await get(sim, '/metrics')).text), 'metrics');
+		await script(sim, { cadence: { firstByteMs: 300 } });
+		const running = cached({});
+		await until('running', async () => (await state(sim)).runtime.running === 1);
+		equal((await post(sim, '/flush_cache', '')).status, 400, 'not now');
+		await running;
+	});
+
+	await test('sglang: the fault "abort" ends an answer with that reason; errors inside a stream; a key', async () => {
+		await script(sim, { answer: one('Prague.'), faults: [{ on: 1, kind: 'abort' }, { on: 2, kind: 'errorEvent' }] });
+		const cut = (await post(sim, chat, { messages: user('x') })).json.choices[0];
+		equal([cut.finish_reason, cut.message.content, cut.matched_stop], ['abort', 'Prag', null], 'abort');
+		equal(events((await post(sim, chat, { messages: user('x'), stream: true })).text).at(-2).error.code, 500, 'error');
+		await script(sim, { options: { apiKey: 'k' } });
+		equal((await post(sim, chat, { messages: user('x') })).json, { error: 'Unauthorized' }, 'key');
 	});
 	await done(sim);
 }

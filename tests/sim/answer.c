@@ -355,10 +355,12 @@ void answer_make(const struct fault *fault, struct arena *arena, struct reply *r
 	cut_at_stops(ask, reply);
 	if (ask->tokens_max > 0)
 		cut_at_tokens(ask->tokens_max, reply);
-	if (fault->kind == FAULT_CUT_BY_LENGTH || fault->kind == FAULT_CUT_TEXT)
+	if (fault->kind == FAULT_CUT_BY_LENGTH || fault->kind == FAULT_CUT_TEXT || fault->kind == FAULT_ABORT)
 		reply->text.len = token_bytes(reply->text, token_count(reply->text) / 2);
 	if (fault->kind == FAULT_CUT_BY_LENGTH)
 		reply->finish = "length";
+	if (fault->kind == FAULT_ABORT)
+		reply->finish = "abort";
 	reply->prompt_tokens = token_count(ask->prompt);
 	reply->text_tokens = token_count(reply->text);
 	reply->reasoning_tokens = token_count(reply->reasoning);

@@ -34,6 +34,7 @@ enum {
 	X(FAULT_NOT_JSON, "notJson")         \
 	X(FAULT_CUT_TEXT, "cutText")         \
 	X(FAULT_CUT_BY_LENGTH, "cutByLength") \
+	X(FAULT_ABORT, "abort")              \
 	X(FAULT_UNGROUNDED, "ungrounded")    \
 	X(FAULT_STATUS, "status")            \
 	X(FAULT_DIE, "die")
