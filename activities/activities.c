@@ -15,6 +15,7 @@ static int (*const starters[ACTIVITY_KIND_COUNT])(struct activities *activities,
 	[ACTIVITY_INFERENCE] = inference_activity_start,
 	[ACTIVITY_SECTIONS] = sections_activity_start,
 	[ACTIVITY_EXTRACT] = extract_activity_start,
+	[ACTIVITY_GATE] = gate_activity_start,
 };
 
 /* ---- Clocks and deadlines ---- */
@@ -247,7 +248,7 @@ int activity_start(struct activities *activities, struct activity *activity, str
 	CHECK(activity->kind < ACTIVITY_KIND_COUNT && starters[activity->kind] != NULL);
 	if (activities->closing)
 		return error_set(error, ERR_BUSY, "the daemon stops");
-	if (activities->queued >= ACTIVITY_QUEUE_MAX && (activity->kind == ACTIVITY_INFERENCE || activity->kind == ACTIVITY_EXTRACT))
+	if (activities->queued >= ACTIVITY_QUEUE_MAX && (activity->kind == ACTIVITY_INFERENCE || activity->kind == ACTIVITY_EXTRACT || activity->kind == ACTIVITY_GATE))
 		return error_set(error, ERR_BUSY, "%zu attempts wait for their runtimes; at most %d may (ACTIVITY_QUEUE_MAX)", activities->queued,
 				 ACTIVITY_QUEUE_MAX);
 	if (activities->http.waiting_count >= HTTP_WAITING_MAX && activity->kind == ACTIVITY_HTTP)

@@ -17,7 +17,7 @@ enum {
 };
 
 /* ACTIVITY_RUN is a child run: the daemon's own (daemon/children.h), nothing of this folder. */
-enum activity_kind { ACTIVITY_HTTP, ACTIVITY_INFERENCE, ACTIVITY_SECTIONS, ACTIVITY_EXTRACT, ACTIVITY_RUN, ACTIVITY_KIND_COUNT };
+enum activity_kind { ACTIVITY_HTTP, ACTIVITY_INFERENCE, ACTIVITY_SECTIONS, ACTIVITY_EXTRACT, ACTIVITY_GATE, ACTIVITY_RUN, ACTIVITY_KIND_COUNT };
 
 /* The stages of the contract (interface.md 3), in microseconds of one monotonic clock. An activity fills in queue, dispatch,
  * connect, first_token, generation, parse and ground; the engine the rest. connect, first_token and generation are activity. */
@@ -136,6 +136,9 @@ int activity_start(struct activities *activities, struct activity *activity, str
 /* Closes the stream at once; the callback fires (later) with FAILURE_CANCELLED unless the result was already there. */
 void activity_cancel(struct activities *activities, struct activity *activity);
 void activity_close(struct activity *activity); /* frees the result */
+
+/* A gate was recorded, or (at the start, oldest first) is known: answers that come are held against it. report: borrowed for the call. */
+void activities_note_gate(struct activities *activities, const struct digest *id, struct bytes report);
 
 /* Runtimes, for the API. */
 bool activities_has_runtime(const struct activities *activities, const char *name);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/timex.h>
 
+#include "activities/gates.h"
 #include "workflow/base/check.h"
 
 #define INTEGER_MAX 9007199254740991.0 /* 2^53 - 1 */
@@ -151,6 +152,8 @@ static void finish(struct inference *inference)
 	if (inference->failure != FAILURE_NONE && activity->result.active_from_us != 0 && activity->result.active_until_us == 0)
 		activity->result.active_until_us = now_us(inference->work->activities);
 	write_record(inference);
+	if (inference->failure == FAILURE_NONE)
+		inference->reproducibility = gates_describe(inference, &activity->arena);
 	inference->on_done(inference);
 }
 
@@ -707,7 +710,7 @@ struct json *inference_evidence(const struct inference *inference, struct arena 
 {
 	const struct answer *answer = &inference->answer;
 	const struct activity_result *result = &inference->work->activity->result;
-	struct json *evidence = json_object(arena), *configuration = json_object(arena), *reproducibility = json_object(arena);
+	struct json *evidence = json_object(arena), *configuration = json_object(arena);
 
 	json_set(arena, evidence, "sampling", inference->sampling_sent);
 	json_set(arena, evidence, "request", describe_body(arena, "application/json", result->request));
@@ -719,8 +722,7 @@ struct json *inference_evidence(const struct inference *inference, struct arena 
 	json_set(arena, evidence, "clock", describe_clock(arena));
 	json_set_digest(arena, configuration, "digest", &inference->configuration->digest);
 	json_set(arena, evidence, "configuration", configuration);
-	json_set_text(arena, reproducibility, "class", "unmeasured");
-	json_set(arena, evidence, "reproducibility", reproducibility);
+	json_set(arena, evidence, "reproducibility", inference->reproducibility);
 	json_set_text(arena, evidence, "finishReason", answer->finish_reason);
 	if (answer->prompt_tokens >= 0)
 		json_set_number(arena, evidence, "promptTokens", answer->prompt_tokens);

@@ -47,6 +47,7 @@ struct inference {
 	struct answer answer;
 	struct configuration *configuration; /* that the answer was given under; held */
 	struct json *sampling_sent; /* our names, seed as text */
+	struct json *reproducibility; /* gates_describe() */
 
 	/* Its own. */
 	enum inference_state state;

@@ -58,7 +58,7 @@ static void read_answer(struct inference_work *own)
 	const struct activity *activity = own->work.activity;
 	struct arena *arena = &own->work.activity->arena;
 	const struct answer *answer = &inference->answer;
-	struct json *output, *provenance, *reproducibility, *usage, *value = NULL;
+	struct json *output, *provenance, *usage, *value = NULL;
 	char configuration[DIGEST_TEXT_LEN + 1];
 	struct error error;
 
@@ -75,7 +75,6 @@ static void read_answer(struct inference_work *own)
 	}
 	output = json_object(arena);
 	provenance = json_object(arena);
-	reproducibility = json_object(arena);
 	digest_text(&inference->configuration->digest, configuration);
 	json_set(arena, output, "text", json_text_len(arena, buffer_text(&answer->text), answer->text.len));
 	if (value != NULL)
@@ -92,9 +91,8 @@ static void read_answer(struct inference_work *own)
 	if (inference->configuration->simulated)
 		json_set_boolean(arena, provenance, "simulated", true);
 	json_set(arena, output, "provenance", provenance);
-	json_set_text(arena, reproducibility, "class", "unmeasured");
-	json_set(arena, output, "reproducibility", reproducibility);
 	own->evidence = inference_evidence(inference, arena);
+	json_set(arena, output, "reproducibility", json_copy(arena, json_get(own->evidence, "reproducibility")));
 	own->output = output;
 }
 

@@ -113,6 +113,7 @@ int http_activity_start(struct activities *activities, struct activity *activity
 int inference_activity_start(struct activities *activities, struct activity *activity, struct error *error);
 int sections_activity_start(struct activities *activities, struct activity *activity, struct error *error);
 int extract_activity_start(struct activities *activities, struct activity *activity, struct error *error);
+int gate_activity_start(struct activities *activities, struct activity *activity, struct error *error);
 
 /* For a kind's start: the head filled in, stage `first` running, the activity counted as active. */
 void work_begin(struct activities *activities, struct activity *activity, struct work *work, int64_t *first);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "activities/gates.h"
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
@@ -62,23 +63,71 @@ static void read_host(void)
 
 /* ---- Slots ---- */
 
+/* Whose turn it is, if somebody may have one now. First come, first served; who wants the runtime for itself waits until nothing is in flight, and
+ * those behind it wait meanwhile, else a busy runtime would never come to it. */
+static struct slot *next_slot(const struct runtime *runtime)
+{
+	struct slot *first;
+
+	if (list_empty(&runtime->waiting) || runtime->solo_held)
+		return NULL;
+	if (runtime->solo[0] != '\0') {
+		LIST_EACH(link, &runtime->waiting) {
+			struct slot *slot = CONTAINER_OF(link, struct slot, link);
+
+			if (slot->solo != NULL && strncmp(slot->solo, runtime->solo, sizeof(runtime->solo) - 1) == 0)
+				return slot;
+		}
+		return NULL;
+	}
+	first = CONTAINER_OF(runtime->waiting.next, struct slot, link);
+	return runtime->in_flight < (first->solo != NULL ? 1 : runtime->config.concurrency) ? first : NULL;
+}
+
 static void give_slots(struct runtime *runtime)
 {
+	struct slot *slot;
+
 	/* on_slot may fail at once and give its slot back: the outer call goes on with it, so that the stack stays flat. */
 	if (runtime->giving_slots)
 		return;
 	runtime->giving_slots = true;
-	while (runtime->in_flight < runtime->config.concurrency && !list_empty(&runtime->waiting)) {
-		struct slot *slot = CONTAINER_OF(runtime->waiting.next, struct slot, link);
-
+	while ((slot = next_slot(runtime)) != NULL) {
 		list_remove(&slot->link);
 		runtime->waiting_count--;
 		runtime->in_flight++;
 		slot->waiting = false;
 		slot->held = true;
+		if (slot->solo != NULL) {
+			runtime->solo_held = true;
+			snprintf(runtime->solo, sizeof(runtime->solo), "%s", slot->solo);
+			deadline_free(runtime->activities, runtime->solo_ends);
+			runtime->solo_ends = NULL;
+		}
 		slot->on_slot(slot);
 	}
 	runtime->giving_slots = false;
+}
+
+static void end_solo(struct deadline *deadline)
+{
+	struct runtime *runtime = deadline->owner;
+
+	deadline_free(runtime->activities, runtime->solo_ends);
+	runtime->solo_ends = NULL;
+	runtime->solo[0] = '\0';
+	give_slots(runtime);
+}
+
+static void leave_solo(struct runtime *runtime, const struct slot *slot)
+{
+	runtime->solo_held = false;
+	if (slot->solo_last || runtime->activities->closing) {
+		runtime->solo[0] = '\0';
+		return;
+	}
+	runtime->solo_ends = deadline_new(runtime->activities, end_solo, runtime);
+	deadline_start(runtime->solo_ends, SOLO_LINGER_MS);
 }
 
 void runtime_queue(struct runtime *runtime, struct slot *slot)
@@ -99,6 +148,8 @@ void runtime_leave(struct runtime *runtime, struct slot *slot)
 	} else if (slot->held) {
 		slot->held = false;
 		runtime->in_flight--;
+		if (slot->solo != NULL)
+			leave_solo(runtime, slot);
 		give_slots(runtime);
 	}
 }
@@ -650,6 +701,7 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 	runtime->adapter = adapter;
 	runtime->local = is_local(host_name);
 	list_init(&runtime->waiting);
+	list_init(&runtime->gates);
 	list_init(&runtime->kept);
 	list_init(&runtime->waits);
 	arena_init(&runtime->models_arena);
@@ -678,6 +730,8 @@ void runtimes_stop(struct activities *activities)
 		struct runtime *runtime = activities->runtimes[i];
 
 		give_up_probe(runtime);
+		deadline_free(activities, runtime->solo_ends);
+		runtime->solo_ends = NULL;
 		answer_waits(&runtime->waits, NULL, FAILURE_INTERRUPTED, "the daemon stops");
 		LIST_EACH(link, &activities->notes) {
 			struct note *note = CONTAINER_OF(link, struct note, link);
@@ -703,6 +757,7 @@ void runtimes_close(struct activities *activities)
 			configuration_release(configuration);
 		}
 		configuration_release(runtime->configuration);
+		gates_close(runtime);
 		arena_close(&runtime->models_arena);
 		secret_texts_close(&runtime->secrets);
 		free((void *)runtime->config.url);

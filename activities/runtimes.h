@@ -15,6 +15,8 @@ enum {
 	PROBE_BODY_MAX = 1 << 20,
 	PROBE_TIMEOUT_MS = 5 * 1000, /* of each request of a probe */
 	WEIGHTS_CHECK_MS = 10 * 1000, /* how often an inference looks whether the weights file is still the one */
+	SOLO_LINGER_MS = 2000,
+	SOLO_KEY_LEN_MAX = 200, /* a longer key is cut */
 	RUNTIMES_MAX = 1000,
 	RUNTIMES_NAMED_LEN_MAX = 200, /* bytes of names in one message */
 	RUNTIME_CONCURRENCY_MAX = 100 * 1000,
@@ -25,6 +27,10 @@ struct slot {
 	struct list link;
 	void (*on_slot)(struct slot *slot);
 	bool waiting, held;
+	/* The solo lane: nothing else is in flight while it is held, and for SOLO_LINGER_MS afterwards the runtime waits for the next one with the
+	 * same key before it serves others, so that a measurement of many requests has the runtime for itself. NULL: an ordinary slot. */
+	const char *solo;
+	bool solo_last; /* no further one with this key follows */
 };
 
 /* Request: know who answers. The caller owns it and leaves it alone until on_done or runtime_give_up(). */
@@ -49,6 +55,11 @@ struct runtime {
 	size_t waiting_count;
 	unsigned in_flight;
 	bool giving_slots;
+	bool solo_held;
+	char solo[SOLO_KEY_LEN_MAX]; /* the lane is kept for this key; "": for nobody */
+	struct deadline *solo_ends;
+	struct list gates; /* gates.c */
+	size_t gate_count;
 
 	enum runtime_reach reach;
 	char last_error[ACTIVITY_DETAIL_MAX];

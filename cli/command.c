@@ -38,6 +38,7 @@ static const char *status_name(enum exit_status status)
 	case STATUS_REPLAY_DIFFERS: return "replay-differs";
 	case STATUS_SIGNATURE_INVALID: return "signature-invalid";
 	case STATUS_JOURNAL_DAMAGED: return "journal-damaged";
+	case STATUS_NOT_REPRODUCIBLE: return "not-reproducible";
 	case STATUS_MALFORMED: return "malformed-evidence";
 	case STATUS_UNVERIFIABLE: return "unverifiable";
 	case STATUS_INTERRUPTED: return "interrupted";

@@ -92,6 +92,16 @@ static const struct option_rule infer_options[] = {
 	TIMEOUT,
 	END,
 };
+static const struct option_rule gate_options[] = {
+	{"request", 0, "FILE", "what to ask: {messages or prompt, schema?, sampling?} as JSON or YAML (default: an extraction from a section of ours)", false},
+	{"requests", 'n', "N", "identical requests, 2 to 1000 (default 20)", false},
+	{"seeds", 0, "N", "further requests with another seed each, 0 to 20 (default 2): a seed that changes nothing is told", false},
+	{"between", 0, "PROMPT", "ask this between two identical requests, which changes what the runtime's cache holds", true},
+	{"id", 0, "ID", "the run's id (default: a new one)", false},
+	LABEL,
+	TIMEOUT,
+	END,
+};
 #define FACT_FILTERS                                                                        \
 	{"run", 0, "RUN", "of this run", false},                                           \
 	{"runtime", 'r', "NAME", "by this runtime", false},                                \
@@ -187,6 +197,8 @@ const struct verb verbs[] = {
 	{"extract", "DOCUMENT", "Extract grounded, signed facts from a document", "DOCUMENT is a Markdown or plain-text file, - for standard input. Each of its sections is one request; the daemon finds each fact's quote "
 	 "in the document, and the table shows its line.", "reprise extract notes.md --runtime extractor", 1, 1, extract_options, command_extract},
 	{"infer", "PROMPT", "Ask a runtime one question, durably", "PROMPT is a text, @FILE, or - for standard input.", "reprise infer 'Say hello.' --runtime extractor", 1, 1, infer_options, command_infer},
+	{"gate", "RUNTIME", "Measure whether a runtime repeats itself", "Asks the same 20 times, one request at a time with nothing else in flight, and says what that is worth: the class, and how often another answer may still "
+	 "come. Facts of the same configuration carry it from then on. Exit status: 24 when there was more than one answer, 1 when the gate is inconclusive.", "reprise gate extractor -n 60", 1, 1, gate_options, command_gate},
 	{"document erase", "DIGEST", "Erase a document, or any other value, by its digest", "Every stored copy goes; the digest stays, and the log can be proven as before. What other values say of it, a request that quotes it, say, "
 	 "has a digest of its own.", "reprise document erase sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 --reason 'asked to' --yes", 1, 1, purge_options, command_document_erase},
 	{"fact list", "", "List facts in the order in which they were recorded", NULL, "reprise fact list --run 01JC3V0Q9T5Z8W2N4M6K7H1B3D", 0, 0, fact_list_options, command_fact_list},

@@ -129,6 +129,10 @@ API_HANDLER(api_add_document);
 API_HANDLER(api_get_document);
 /* api_events.c */
 API_HANDLER(api_add_event);
+/* api_gates.c */
+API_HANDLER(api_list_gates);
+API_HANDLER(api_add_gate);
+API_HANDLER(api_get_gate);
 /* api_facts.c */
 API_HANDLER(api_list_facts);
 API_HANDLER(api_get_fact);

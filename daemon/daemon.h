@@ -23,6 +23,7 @@
 
 enum {
 	RECOVER_PAGE = 1000, /* open runs read at once at start */
+	GATES_AT_START_MAX = 200, /* the newest ones, of all runtimes; facts of a configuration measured before them say "unmeasured" */
 	STOP_FLUSH_MS = 2000, /* for answers on their way when the daemon stops */
 	BACKUP_PATH_MAX = 4000, /* bytes of a backup's path */
 	STOP_QUIET_MS = 30000, /* for the journal and the activities to come to rest */

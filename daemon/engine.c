@@ -775,7 +775,11 @@ static enum activity_kind activity_kind_of(enum task_function function)
 		return ACTIVITY_EXTRACT;
 	case FUNCTION_RUN:
 		return ACTIVITY_RUN;
+	case FUNCTION_GATE_ASK:
+		return ACTIVITY_GATE;
 	case FUNCTION_MERGE:
+	case FUNCTION_GATE_PLAN:
+	case FUNCTION_GATE_REPORT:
 		break;
 	}
 	CHECK(!"a pure function has no activity");
@@ -1590,6 +1594,8 @@ static void apply_entries(struct run *run)
 			log_error(LOG_ENGINE, "%s", error.message);
 			CHECK(!"a committed entry cannot be folded in");
 		}
+		if (entry->kind == ENTRY_GATE_RECORDED && run->engine->ports.on_gate)
+			run->engine->ports.on_gate(run->engine->ports.arg, &entry->values[0].digest, entry->values[0].bytes);
 		for (size_t k = 0; k < entry->value_count; k++)
 			if (entry->values[k].size > VALUE_INLINE_MAX)
 				value_cache_put(&run->engine->values, &entry->values[k].digest, entry->values[k].bytes);

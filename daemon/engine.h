@@ -134,6 +134,8 @@ struct engine_ports {
 	void (*on_emitted)(void *arg);
 	/* Something was committed for a run: wake streams and waiters of the API. May be NULL. */
 	void (*on_committed)(void *arg, const char *run_id, uint64_t seq_last, bool ended);
+	/* A gate is on record. report: borrowed for the call. May be NULL. */
+	void (*on_gate)(void *arg, const struct digest *id, struct bytes report);
 	/* The wall clock was set: forward, or (negative) back. May be NULL. */
 	void (*on_clock_stepped)(void *arg, int64_t by_ms);
 	/* No run is held any more (engine_run_is_held). May be NULL. */

@@ -504,6 +504,11 @@ static void port_on_emitted(void *arg)
 	event_hub_wake(((struct ports *)arg)->daemon->hub);
 }
 
+static void port_on_gate(void *arg, const struct digest *id, struct bytes report)
+{
+	activities_note_gate(((struct ports *)arg)->daemon->activities, id, report);
+}
+
 /* For the record alone: nothing waits for it. */
 struct step_append {
 	struct store_append append;
@@ -547,7 +552,7 @@ struct engine_ports ports_for_engine(struct ports *ports)
 {
 	return (struct engine_ports){
 		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values, .evaluate = evaluate,
-		.listen = port_listen, .unlisten = port_unlisten, .on_emitted = port_on_emitted, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
+		.listen = port_listen, .unlisten = port_unlisten, .on_emitted = port_on_emitted, .on_gate = port_on_gate, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
 		.look_below = look_below, .on_tree_done = port_on_tree_done, .on_committed = port_on_committed, .on_clock_stepped = port_on_clock_stepped, .on_run_failed = port_on_run_failed,
 	};
 }

@@ -60,14 +60,22 @@ struct first_look {
 	size_t run_count;
 	struct definition *built_in[4];
 	bool missing[4];
+	struct arena gates_arena;
+	struct store_gate *gates; /* newest first */
+	size_t gate_count;
+	bool has_gates; /* they were looked for */
 };
 
 static void first_look_work(struct store_reader *reader, struct store_read *read)
 {
 	struct first_look *look = read->owner;
 	struct store_definition row;
+	struct store_gate_filter newest = {.limit = GATES_AT_START_MAX};
 	struct error error;
 
+	if (!look->has_gates && reader_gates(reader, &look->gates_arena, &newest, &look->gates, &look->gate_count, &read->error) != 0)
+		return;
+	look->has_gates = true;
 	if (reader_open_runs(reader, &read->arena, look->after, RECOVER_PAGE, &look->runs, &look->run_count, &read->error) != 0)
 		return;
 	for (size_t i = 0; i < built_in_definition_count && look->built_in[i]; i++) {
@@ -232,10 +240,14 @@ int start_engine(struct daemon *daemon, struct error *error)
 	struct engine_ports engine_ports = ports_for_engine(&daemon->ports);
 	struct first_look *first = memory_zero(sizeof *first);
 
+	arena_init(&first->gates_arena);
 	load_built_in(first);
 	if (count_open_runs(daemon, error) != 0 || look(daemon, first, error) != 0 || record_start(daemon, first, error) != 0 ||
 	    activities_open(&daemon->activities, &daemon->loop, &activities, &activity_ports, error) != 0)
 		goto end;
+	for (size_t i = first->gate_count; i > 0; i--) /* oldest first */
+		if (first->gates[i - 1].report.data)
+			activities_note_gate(daemon->activities, &first->gates[i - 1].id, first->gates[i - 1].report);
 	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000, .event_window_ms = daemon->config.events_window_ms};
 	FAIL_POINT(START_RECORDED);
 	daemon->jq = open_jq_pool(&daemon->loop);
@@ -255,6 +267,7 @@ end:
 	for (size_t i = 0; i < COUNT_OF(first->built_in); i++)
 		definition_release(first->built_in[i]);
 	arena_close(&first->read.arena);
+	arena_close(&first->gates_arena);
 	free(first);
 	return error->code;
 }

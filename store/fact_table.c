@@ -5,8 +5,6 @@
 #include "store/internal.h"
 #include "workflow/base/check.h"
 
-enum { PREFIX_DIGITS_MIN = 12 };
-
 static const char insert_sql[] =
 	"INSERT INTO fact(seq, id, accepted, run, runtime, class, document) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
@@ -123,32 +121,6 @@ int reader_facts(struct store_reader *reader, struct arena *arena, const struct 
 	return error->code;
 }
 
-/* The range of ids that begin with these hex digits. */
-static bool prefix_range(const char *prefix, struct digest *from, struct digest *to)
-{
-	size_t len = strlen(prefix);
-
-	if (strncmp(prefix, "sha256:", 7) == 0) {
-		prefix += 7;
-		len -= 7;
-	}
-	if (len < PREFIX_DIGITS_MIN || len > DIGEST_HEX_LEN)
-		return false;
-	memset(from, 0, sizeof(*from));
-	memset(to, 0xff, sizeof(*to));
-	for (size_t i = 0; i < len; i++) {
-		const char *digit = strchr("0123456789abcdef", prefix[i]);
-		unsigned shift = i % 2 == 0 ? 4 : 0, value;
-
-		if (digit == NULL)
-			return false;
-		value = (unsigned)(digit - "0123456789abcdef") << shift;
-		from->bytes[i / 2] = (uint8_t)(from->bytes[i / 2] | value);
-		to->bytes[i / 2] = (uint8_t)((to->bytes[i / 2] & ~(0xfu << shift)) | value);
-	}
-	return true;
-}
-
 int reader_fact(struct store_reader *reader, struct arena *arena, const char *id_prefix, struct store_fact *fact,
 		struct error *error)
 {
@@ -158,9 +130,9 @@ int reader_fact(struct store_reader *reader, struct arena *arena, const char *id
 	int step;
 
 	ERROR_BEGIN(error);
-	if (!prefix_range(id_prefix, &from, &to))
+	if (!digest_prefix_range(id_prefix, &from, &to))
 		return error_set(error, ERR_INVALID, "\"%.80s\" is no fact id: %d to %d lower-case hex digits", id_prefix,
-				 PREFIX_DIGITS_MIN, DIGEST_HEX_LEN);
+				 DIGEST_PREFIX_MIN, DIGEST_HEX_LEN);
 	statement = statement_take(&reader->connection, by_id_sql, error);
 	if (statement == NULL)
 		return error->code;

@@ -175,6 +175,7 @@ int run_table_is_purged(struct connection *connection, const char *id, bool *pur
 int run_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);
 int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t seq_first, uint64_t count, struct error *error);
 int fact_table_apply(struct connection *connection, uint64_t run, const struct entry *entry, struct error *error);
+int gate_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
 /* ERR_EXISTS: registered under this name and version with another digest. */
 int definition_table_check(struct connection *connection, const struct entry *entry, struct error *error);
 int definition_table_apply(struct connection *connection, const struct entry *entry, struct error *error);

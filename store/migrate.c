@@ -16,6 +16,7 @@ static const char *const migrations[] = {
 	schema_0006_wake_sql,
 	schema_0007_control_sql,
 	schema_0008_retention_sql,
+	schema_0009_gate_sql,
 };
 
 unsigned migrate_version(void)

@@ -107,10 +107,10 @@ static int drop_value(struct store *store, const char *sql, const struct value_r
 	return row->encoding == CONTENT_ELSEWHERE ? drop_blob(connection, &row->digest, error) : 0;
 }
 
-/* What a kept fact, or an event that is still known, was appended with. */
+/* What a kept fact, a gate, or an event that is still known, was appended with. */
 static const char values_sql[] =
 	"SELECT c.id, c.digest, c.size, c.encoding, EXISTS(SELECT 1 FROM fact f WHERE f.seq = (c.id - 1) >> 8) OR"
-	" EXISTS(SELECT 1 FROM event v WHERE v.seq = (c.id - 1) >> 8) FROM content c WHERE c.id > ?1 AND c.id <= ?2 ORDER BY c.id LIMIT ?3";
+	" EXISTS(SELECT 1 FROM gate g WHERE g.seq = (c.id - 1) >> 8) OR EXISTS(SELECT 1 FROM event v WHERE v.seq = (c.id - 1) >> 8) FROM content c WHERE c.id > ?1 AND c.id <= ?2 ORDER BY c.id LIMIT ?3";
 /* The values of one entry lie side by side: where one may stay, the rows of the others stay too, empty, until the entry goes. */
 static const char drop_empty_sql[] = "DELETE FROM content WHERE id > ?1 << 8 AND id <= (?1 + 1) << 8 AND encoding = 3";
 
@@ -543,6 +543,9 @@ static int decide_fate(struct connection *connection, const struct entry *entry,
 		has_number(connection, is_fact_sql, entry->seq, &has, error);
 		*fate = has ? FATE_KEEP : FATE_DROP;
 		return error->code;
+	case ENTRY_GATE_RECORDED:
+		*fate = FATE_KEEP; /* facts name it */
+		return 0;
 	default:
 		*fate = entry_kind_touches_run(entry->kind) ? FATE_DROP : FATE_KEEP; /* a run's values went with it, or are evidence */
 		return 0;
@@ -898,7 +901,7 @@ static int step_pages(struct store *store, bool *more, struct error *error)
 /* --- erasing one value -------------------------------------------------------------------------------------------- */
 
 static const char scan_sql[] = "SELECT id, digest, encoding FROM content WHERE id > ?1 ORDER BY id LIMIT ?2";
-static const char is_needed_sql[] = "SELECT 1 FROM definition WHERE digest = ?1 UNION ALL SELECT 1 FROM configuration WHERE record = ?1 LIMIT 1";
+static const char is_needed_sql[] = "SELECT 1 FROM definition WHERE digest = ?1 UNION ALL SELECT 1 FROM configuration WHERE record = ?1 UNION ALL SELECT 1 FROM gate WHERE id = ?1 LIMIT 1";
 static const char is_open_sql[] = "SELECT 1 FROM run WHERE id = ?1 AND ended_ms IS NULL";
 
 /* A run that goes on would ask for the value and could not. */
@@ -1219,7 +1222,7 @@ static int begin_erase(struct store *store, const struct store_purge *job, struc
 	if (has_row(connection, statement, &needed, error) != 0)
 		return error->code;
 	if (needed)
-		return error_set(error, ERR_INVALID, "this is a definition or a configuration record: runs and facts rest on it, it is not erased");
+		return error_set(error, ERR_INVALID, "this is a definition, a configuration record or a gate: runs and facts rest on it, it is not erased");
 	begin_pass(store, RETENTION_ERASE);
 	return 0;
 }

@@ -405,6 +405,23 @@ struct store_fact_record {
 };
 int reader_fact_record(struct store_reader *reader, struct arena *arena, uint64_t seq, struct store_fact_record *record, struct error *error);
 
+struct store_gate {
+	uint64_t seq; /* of gate.recorded */
+	struct digest id; /* of the report */
+	const char *run_id, *runtime, *class;
+	int64_t time_ms;
+	struct bytes report; /* JSON; data NULL: it is gone */
+};
+struct store_gate_filter {
+	const char *runtime; /* or NULL */
+	uint64_t before_seq; /* 0: the newest ones */
+	size_t limit; /* 0: STORE_PAGE_MAX */
+};
+/* Newest first. */
+int reader_gates(struct store_reader *reader, struct arena *arena, const struct store_gate_filter *filter, struct store_gate **gates, size_t *count, struct error *error);
+/* By id or a unique prefix of at least 12 hex digits. ERR_INVALID: ambiguous or too short. */
+int reader_gate(struct store_reader *reader, struct arena *arena, const char *id_prefix, struct store_gate *gate, struct error *error);
+
 /* The newest configuration record of a runtime, or one by digest. */
 int reader_configuration(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct bytes *record, struct error *error);
 int reader_configuration_of(struct store_reader *reader, struct arena *arena, const char *runtime, struct digest *digest, struct error *error);

@@ -84,6 +84,9 @@ static int apply_stretch(struct connection *connection, const struct entry *entr
 		if (entries[i].kind == ENTRY_FACT_RECORDED) {
 			if (fact_table_apply(connection, run, &entries[i], error) != 0 || FAIL_POINT_FAILS(TABLE_FACT, error))
 				return error->code;
+		} else if (entries[i].kind == ENTRY_GATE_RECORDED) {
+			if (gate_table_apply(connection, &entries[i], error) != 0)
+				return error->code;
 		} else if (entries[i].kind == ENTRY_EVENT_EMITTED) {
 			if (event_table_apply(connection, &entries[i], error) != 0)
 				return error->code;
@@ -210,6 +213,8 @@ static int rebuild_orphan(struct rebuild *rebuild, const struct entry *entry, bo
 	*done = find_row(rebuild, truth_tombstone_sql, 0, id, NULL, &run);
 	if (*done && entry->kind == ENTRY_FACT_RECORDED)
 		return fact_table_apply(&rebuild->connection, run, entry, error);
+	if (*done && entry->kind == ENTRY_GATE_RECORDED)
+		return gate_table_apply(&rebuild->connection, entry, error);
 	if (*done && entry->kind == ENTRY_EVENT_EMITTED)
 		return event_table_apply(&rebuild->connection, entry, error);
 	return error->code;
@@ -317,7 +322,7 @@ int store_check_tables(const char *data_dir, struct error *error)
 		{"journal", NULL, NULL}, {"journal_node", NULL, NULL}, {"run", NULL, NULL}, {"run_label", NULL, NULL},
 		/* Those of removed runs say what is yet to be cleared away. */
 		{"run_entry", NULL, "WHERE run IN (SELECT r.seq FROM truth.run r)"},
-		{"fact", NULL, NULL}, {"definition", NULL, NULL}, {"document", NULL, NULL}, {"configuration", NULL, NULL}, {"public_key", NULL, NULL},
+		{"fact", NULL, NULL}, {"gate", NULL, NULL}, {"definition", NULL, NULL}, {"document", NULL, NULL}, {"configuration", NULL, NULL}, {"public_key", NULL, NULL},
 		{"timer", NULL, NULL}, {"schedule", "id, seq, definition, namespace, name, version, added_ms, paused", NULL}, {"event", NULL, NULL},
 		{"sink", NULL, NULL}, {"run_tombstone", NULL, NULL}, {"kept_run", NULL, NULL}, {"erasure", NULL, NULL},
 	};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/reproducibility.h"
 #include "workflow/language/cloud_event.h"
 #include "workflow/language/expression.h"
 
@@ -67,6 +68,26 @@ static const struct json *merge_sections(struct arena *arena, const struct json 
 	json_set(arena, merged, "sections", sections);
 	json_set(arena, merged, "summary", summary);
 	return merged;
+}
+
+/* FUNCTION_GATE_REPORT: the report is an entry of its own, so that it outlives the run and every later fact can name it. */
+static const struct json *record_gate(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count, const struct json *asks)
+{
+	static const char *const copied[] = {"runtime", "class", "requests", "answered", "distinct", "configuration"};
+	const struct json *report = gate_report(d->arena, asks, d->trigger->wall_ms);
+	char key[DIGEST_HEX_LEN + 1];
+	struct entry *entry = decide_new_step_entry(d, ENTRY_GATE_RECORDED, decide_step_text(d, task, path, path_count, state_next_execution(&d->draft, task, path, path_count), key));
+
+	for (size_t i = 0; i < COUNT_OF(copied); i++)
+		if (json_get(report, copied[i]))
+			json_set(d->arena, entry->data, copied[i], json_get(report, copied[i]));
+	struct digest id = entry_add_value(d->arena, entry, "report", json_print_arena(report, d->arena));
+	decide_emit(d, entry);
+	struct json *output = json_copy(d->arena, report);
+	char *hex = arena_alloc(d->arena, DIGEST_HEX_LEN + 1);
+	digest_hex(&id, hex);
+	json_set_text(d->arena, output, "gate", hex);
+	return output;
 }
 
 /* The URI template of `call: http` is filled from the input's members (dsl.md 1.3). Only what the author wrote is a template: an
@@ -346,7 +367,11 @@ enum flow decide_start_task(struct deciding *d, const struct task *task, const u
 		if (task->function == FUNCTION_MERGE) {
 			return complete_pure(d, task, path, path_count, input, merge_sections(d->arena, arguments)) ? FLOW_NEXT : FLOW_WAIT;
 		}
-		struct value *with = decide_make_bounded(d, arguments, &error);
+		if (task->function == FUNCTION_GATE_PLAN && (arguments = gate_plan(d->arena, arguments, &error)) != NULL)
+			return complete_pure(d, task, path, path_count, input, arguments) ? FLOW_NEXT : FLOW_WAIT;
+		if (task->function == FUNCTION_GATE_REPORT)
+			return complete_pure(d, task, path, path_count, input, record_gate(d, task, path, path_count, arguments)) ? FLOW_NEXT : FLOW_WAIT;
+		struct value *with = arguments ? decide_make_bounded(d, arguments, &error) : NULL;
 		if (!with) {
 			decide_fault_expression(d, task, path, path_count, &error);
 			return FLOW_WAIT;

@@ -44,6 +44,7 @@
  * attempt.failed      runId, stepId, attempt, class, record, request?, response?, error? (value: the error of a child)
  * fact.recorded       runId, stepId, attempt, index, verdict, subject, payload, pae, signatures, document, runtime, configuration,
  *                     class, fact                        values: the statement's payload, the fact document
+ * gate.recorded       runId, stepId, runtime, class, requests, answered, distinct, configuration?, report   value: the report; its digest is the gate's id
  * fact.erased         subject, payload, reason?
  * timer.set           runId, timer, due
  * timer.fired         runId, timer (wait, retry, attempt or timeout), stepId? (absent: the run's timeout), attemptDue? (retry)
@@ -95,6 +96,7 @@
 	X(ENTRY_ATTEMPT_SUCCEEDED, "attempt.succeeded", 1)    \
 	X(ENTRY_ATTEMPT_FAILED, "attempt.failed", 1)          \
 	X(ENTRY_FACT_RECORDED, "fact.recorded", 1)            \
+	X(ENTRY_GATE_RECORDED, "gate.recorded", 1)            \
 	X(ENTRY_FACT_ERASED, "fact.erased", 0)                \
 	X(ENTRY_TIMER_SET, "timer.set", 1)                    \
 	X(ENTRY_TIMER_FIRED, "timer.fired", 1)              \

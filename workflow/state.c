@@ -1514,6 +1514,7 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 		rc = apply_consumed(state, entry, &arena, error);
 		break;
 	case ENTRY_TIMER_SET:
+	case ENTRY_GATE_RECORDED:
 	case ENTRY_DOCUMENT_ADDED: /* stands among a run's entries when its input held the document */
 		break;
 	case ENTRY_JOURNAL_OPENED:

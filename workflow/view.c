@@ -499,7 +499,7 @@ static void add_task_entry(struct view *v, const struct entry *entry)
 
 static bool tells_of_task(const struct entry *entry)
 {
-	return json_get(entry->data, "stepId") && entry->kind != ENTRY_FACT_RECORDED;
+	return json_get(entry->data, "stepId") && entry->kind != ENTRY_FACT_RECORDED && entry->kind != ENTRY_GATE_RECORDED;
 }
 
 /* "/do/0/a/foreach#3.0@1" is what "/do/0/a#3@2" does with its event 0. */

@@ -329,6 +329,7 @@ static void give_answer(struct activity *activity, struct random *random)
 	}
 	case ACTIVITY_HTTP:
 	case ACTIVITY_INFERENCE:
+	case ACTIVITY_GATE:
 	case ACTIVITY_RUN:
 	case ACTIVITY_KIND_COUNT:
 		activity->result.output = answer(&activity->arena, random);

@@ -189,3 +189,28 @@ refuse:
 	}
 	return false;
 }
+
+bool digest_prefix_range(const char *prefix, struct digest *from, struct digest *to)
+{
+	size_t len = strlen(prefix);
+
+	if (strncmp(prefix, digest_prefix, sizeof(digest_prefix) - 1) == 0) {
+		prefix += sizeof(digest_prefix) - 1;
+		len -= sizeof(digest_prefix) - 1;
+	}
+	if (len < DIGEST_PREFIX_MIN || len > DIGEST_HEX_LEN)
+		return false;
+	memset(from, 0, sizeof(*from));
+	memset(to, 0xff, sizeof(*to));
+	for (size_t i = 0; i < len; i++) {
+		const char *digit = strchr(hex_digits, prefix[i]);
+		unsigned shift = i % 2 == 0 ? 4 : 0, value;
+
+		if (digit == NULL)
+			return false;
+		value = (unsigned)(digit - hex_digits) << shift;
+		from->bytes[i / 2] = (uint8_t)(from->bytes[i / 2] | value);
+		to->bytes[i / 2] = (uint8_t)((to->bytes[i / 2] & ~(0xfu << shift)) | value);
+	}
+	return true;
+}

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/reproducibility.h"
 #include "workflow/language/checker.h"
 #include "workflow/language/expression.h"
 #include "workflow/language/json_schema.h"
@@ -540,10 +541,57 @@ static void check_extraction(struct checker *checker, const struct json *with)
 	check_member(checker, with, "onFailure", check_on_failure);
 }
 
+static void check_gate_requests(struct checker *checker, const struct json *value)
+{
+	checker_integer(checker, value, 2, GATE_REQUESTS_MAX);
+}
+
+static void check_gate_seeds(struct checker *checker, const struct json *value)
+{
+	checker_integer(checker, value, 0, GATE_SEEDS_MAX);
+}
+
+static void check_between(struct checker *checker, const struct json *value)
+{
+	if (!checker_type(checker, value, JSON_ARRAY, true))
+		return;
+	if (value->array.count > GATE_BETWEEN_MAX)
+		checker_fail(checker, NULL, "more than %d prompts", GATE_BETWEEN_MAX);
+	for (size_t i = 0; i < value->array.count; i++) {
+		size_t len = checker_enter_index(checker, i);
+
+		check_text(checker, value->array.items[i]);
+		checker_leave(checker, len);
+	}
+}
+
+static void check_gate(struct checker *checker, const struct json *with)
+{
+	static const struct key keys[] = {
+		{"runtime", KEY_REQUIRED, "the name of a runtime in the daemon's configuration"}, {"requests", KEY_OPTIONAL, NULL}, {"seeds", KEY_OPTIONAL, NULL},
+		{"messages", KEY_OPTIONAL, NULL}, {"prompt", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL},
+		{"between", KEY_OPTIONAL, NULL},
+	};
+
+	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of reproducibility-gate");
+	if (json_get(with, "messages") && json_get(with, "prompt") && !checker_is_expression(json_get(with, "messages")))
+		checker_fail(checker, NULL, "at most one of 'messages' and 'prompt' can be given");
+	check_member(checker, with, "runtime", check_runtime);
+	check_member(checker, with, "requests", check_gate_requests);
+	check_member(checker, with, "seeds", check_gate_seeds);
+	check_member(checker, with, "messages", check_messages);
+	check_member(checker, with, "prompt", check_text);
+	check_member(checker, with, "schema", check_schema);
+	check_member(checker, with, "sampling", check_sampling);
+	check_member(checker, with, "between", check_between);
+}
+
 static const struct {
 	const char *name;
 	check_value check;
-} functions[] = {{"http", check_http}, {"openapi", check_openapi}, {"inference", check_inference}, {"extraction", check_extraction}};
+} functions[] = {
+	{"http", check_http}, {"openapi", check_openapi}, {"inference", check_inference}, {"extraction", check_extraction}, {"reproducibility-gate", check_gate},
+};
 
 /* The expressions of one argument. Secrets are looked at where they are allowed; elsewhere they are unknown variables. */
 static void check_expressions(struct checker *checker, const char *function, const char *name, const struct json *value)

@@ -707,7 +707,7 @@ static bool may_loop(struct checker *checker, const struct task *task)
 {
 	if (task->loop_depth < DEFINITION_LOOPS_MAX)
 		return true;
-	checker_fail(checker, "`call: extraction` is a loop, too", "more than %d loops inside one another", DEFINITION_LOOPS_MAX);
+	checker_fail(checker, "`call: extraction` and `call: reproducibility-gate` are loops, too", "more than %d loops inside one another", DEFINITION_LOOPS_MAX);
 	return false;
 }
 
@@ -935,13 +935,13 @@ static void read_custom_call(struct checker *checker, struct task *task, const s
 
 static void fail_function(struct checker *checker, const char *call, const char *name)
 {
-	static const char *const known[] = {"http", "inference", "extraction", "openapi"};
-	static const char *const announced[] = {"grpc", "asyncapi", "a2a", "mcp", "judgement", "reproducibility-gate"};
+	static const char *const known[] = {"http", "inference", "extraction", "reproducibility-gate", "openapi"};
+	static const char *const announced[] = {"grpc", "asyncapi", "a2a", "mcp", "judgement"};
 	const char *near = checker_near(call, known, COUNT_OF(known));
 	char *hint = NULL;
 
 	if (!name) {
-		checker_fail(checker, "the default catalog has inference:1.0.0@default and extraction:1.0.0@default",
+		checker_fail(checker, "the default catalog has inference, extraction and reproducibility-gate, each :1.0.0@default",
 			     "'%.100s': functions of other catalogs or versions are not supported in this release", call);
 		return;
 	}
@@ -953,7 +953,7 @@ static void fail_function(struct checker *checker, const char *call, const char 
 	}
 	if (near)
 		hint = arena_printf(&checker->definition->arena, "did you mean '%s'?", near);
-	checker_fail(checker, hint ? hint : "functions are http, openapi, inference and extraction, and those of use.functions",
+	checker_fail(checker, hint ? hint : "functions are http, openapi, inference, extraction and reproducibility-gate, and those of use.functions",
 		     "there is no function '%.100s'", call);
 }
 

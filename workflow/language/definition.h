@@ -47,7 +47,7 @@ struct switch_case {
 	struct then then;
 };
 
-/* What a TASK_CALL runs. The last three are private: only the expansion of `extraction` makes them. */
+/* What a TASK_CALL runs. Those behind FUNCTION_RUN are private: only expansions make them. */
 enum task_function {
 	FUNCTION_HTTP, /* activity: one HTTP request */
 	FUNCTION_INFERENCE, /* activity: one model answer */
@@ -55,6 +55,9 @@ enum task_function {
 	FUNCTION_SECTIONS, /* activity: document -> {plan, sections}; see expansion below */
 	FUNCTION_EXTRACT, /* activity: one section -> facts */
 	FUNCTION_MERGE, /* pure: [{section outcome}…] -> {facts, sections} */
+	FUNCTION_GATE_PLAN, /* pure: arguments of a gate -> {plan, asks} */
+	FUNCTION_GATE_ASK, /* activity: one request of a gate */
+	FUNCTION_GATE_REPORT, /* pure: [{what an ask gave}…] -> the gate's report, which is recorded */
 };
 
 struct schedule;

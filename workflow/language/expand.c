@@ -68,6 +68,15 @@ void task_set_concurrency(struct task *task, unsigned concurrency)
 	task->concurrency = concurrency <= FOR_CONCURRENCY_MAX / task->parallel ? concurrency : FOR_CONCURRENCY_MAX / task->parallel;
 }
 
+static struct json *facts_schema(struct arena *arena)
+{
+	struct json *schema = json_object(arena), *document = json_parse(arena, BYTES_OF(default_facts_schema), JSON_STRICT, NULL, NULL);
+
+	CHECK(document);
+	json_set(arena, schema, "document", document);
+	return schema;
+}
+
 /* The arguments with what the definition left out. Never a change to the document itself: it is hashed. */
 static const struct json *complete_extraction(struct arena *arena, const struct json *with)
 {
@@ -83,14 +92,8 @@ static const struct json *complete_extraction(struct arena *arena, const struct 
 		if (!json_get(sections, "maxTokens"))
 			json_set_number(arena, sections, "maxTokens", EXTRACTION_SECTION_TOKENS);
 	}
-	if (!json_get(complete, "schema")) {
-		struct json *schema = json_object(arena);
-		struct json *document = json_parse(arena, BYTES_OF(default_facts_schema), JSON_STRICT, NULL, NULL);
-
-		CHECK(document);
-		json_set(arena, schema, "document", document);
-		json_set(arena, complete, "schema", schema);
-	}
+	if (!json_get(complete, "schema"))
+		json_set(arena, complete, "schema", facts_schema(arena));
 	if (!json_get(complete, "onFailure"))
 		json_set_text(arena, complete, "onFailure", "continue");
 	return complete;
@@ -126,11 +129,44 @@ static void expand_extraction(struct definition *definition, struct task *task, 
 	result->with = json_text(arena, "${ . }");
 }
 
+/* plan: what is asked; ask: one request after the other; report: what follows. */
+static void expand_gate(struct definition *definition, struct task *task, const struct json *with)
+{
+	struct arena *arena = &definition->arena;
+	struct task *plan, *loop, *ask, *report;
+	struct json *arguments;
+
+	task_list_make(definition, &task->body, 3);
+	plan = task_list_set(definition, task, 0, TASK_CALL, "plan");
+	plan->function = FUNCTION_GATE_PLAN;
+	arguments = json_copy(arena, with);
+	json_set(arena, arguments, "sectionSchema", facts_schema(arena)); /* of the section that is asked about when nothing is given */
+	plan->with = arguments;
+
+	loop = task_list_set(definition, task, 1, TASK_FOR, "ask");
+	loop->each = "ask";
+	loop->at = "index";
+	loop->in = ".asks";
+	task_set_concurrency(loop, 1);
+	task_list_make(definition, &loop->body, 1);
+	ask = task_list_set(definition, loop, 0, TASK_CALL, "request");
+	ask->function = FUNCTION_GATE_ASK;
+	arguments = json_object(arena);
+	json_set_text(arena, arguments, "plan", "${ .plan }");
+	json_set_text(arena, arguments, "ask", "${ $ask }");
+	ask->with = arguments;
+
+	report = task_list_set(definition, task, 2, TASK_CALL, "report");
+	report->function = FUNCTION_GATE_REPORT;
+	report->with = json_text(arena, "${ . }");
+}
+
 static const struct {
 	const char *name;
 	void (*expand)(struct definition *definition, struct task *task, const struct json *with);
 } built_ins[] = {
 	{"extraction", expand_extraction},
+	{"reproducibility-gate", expand_gate},
 };
 
 bool expand_is_built_in(const char *name)

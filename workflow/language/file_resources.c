@@ -134,7 +134,7 @@ static bool inline_task(void *arg, struct json *task, const char *pointer)
 		if (foreach)
 			inline_schema(in, foreach, both[i], arena_printf(arena, "%s/foreach", pointer));
 	}
-	if (call && (strcmp(call, "extraction") == 0 || strcmp(call, "inference") == 0))
+	if (call && (strcmp(call, "extraction") == 0 || strcmp(call, "inference") == 0 || strcmp(call, "reproducibility-gate") == 0))
 		inline_schema(in, task, "with", pointer);
 	uri = call && strcmp(call, "openapi") == 0 && !json_get(description, "operation") ? file_uri(description) : NULL;
 	if (uri) {

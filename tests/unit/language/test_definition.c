@@ -295,6 +295,36 @@ START_TEST(extraction_is_expanded)
 }
 END_TEST
 
+/* call: reproducibility-gate is a plan, one request after the other, and a report; what is asked about when nothing is given comes along. */
+START_TEST(gate_expansion)
+{
+	struct fixture fixture;
+	const struct task *task, *part;
+
+	load_good(&fixture, DOCUMENT "do:\n  - gate: {call: reproducibility-gate, with: {runtime: r, requests: 5}}\n");
+	task = child(fixture.definition->root, 0);
+	ck_assert_int_eq(task->kind, TASK_DO);
+	ck_assert_str_eq(task->built_in, "reproducibility-gate");
+	ck_assert_uint_eq(task->body.count, 3);
+	part = child(task, 0);
+	ck_assert_int_eq(part->function, FUNCTION_GATE_PLAN);
+	expect_json(json_get(part->with, "requests"), "5");
+	ck_assert_ptr_nonnull(json_get(json_get(part->with, "sectionSchema"), "document"));
+	part = child(task, 1);
+	ck_assert_int_eq(part->kind, TASK_FOR);
+	ck_assert_str_eq(part->in, ".asks");
+	ck_assert_uint_eq(part->concurrency, 1);
+	part = child(part, 0);
+	ck_assert_int_eq(part->function, FUNCTION_GATE_ASK);
+	expect_json(part->with, "{\"ask\":\"${ $ask }\",\"plan\":\"${ .plan }\"}");
+	part = child(task, 2);
+	ck_assert_int_eq(part->function, FUNCTION_GATE_REPORT);
+	expect_json(part->with, "\"${ . }\"");
+	ck_assert_ptr_null(json_pointer_get(fixture.definition->document, "/do/0/gate/with/sectionSchema"));
+	unload(&fixture);
+}
+END_TEST
+
 /* What the author says is kept; half a `sections` is completed, an expression is left alone. */
 START_TEST(extraction_keeps_what_is_said)
 {
@@ -562,7 +592,12 @@ static const struct bad bad[] = {
 	{TASK("{call: mine, with: {}}"), "/do/0/a/call", 3, 15, "there is no function 'mine'", "use.functions"},
 	{TASK("{call: grpc, with: {}}"), "/do/0/a/call", 3, 15, "call: grpc is not supported in this release", NULL},
 	{TASK("{call: judgement, with: {}}"), "/do/0/a/call", 3, 15, "call: judgement is not supported in this release", NULL},
-	{TASK("{call: 'reproducibility-gate:1.0.0@default', with: {}}"), "/do/0/a/call", 3, 15, "reproducibility-gate is not supported in this release", NULL},
+	{TASK("{call: 'reproducibility-gate:1.0.0@default', with: {}}"), "/do/0/a/with", 3, 59, "'runtime' is missing", NULL},
+	{TASK("{call: reproducibility-gate, with: {runtime: r, requests: 1}}"), "/do/0/a/with/requests", 3, 66, "an integer from 2 to 1000", NULL},
+	{TASK("{call: reproducibility-gate, with: {runtime: r, seeds: 21}}"), "/do/0/a/with/seeds", 3, 63, "an integer from 0 to 20", NULL},
+	{TASK("{call: reproducibility-gate, with: {runtime: r, prompt: x, messages: [{role: user, content: x}]}}"), "/do/0/a/with", 3, 43, "at most one of 'messages' and 'prompt'", NULL},
+	{TASK("{call: reproducibility-gate, with: {runtime: r, between: [a, 1]}}"), "/do/0/a/with/between/1", 3, 69, "must be a string", NULL},
+	{TASK("{call: reproducibility-gate, with: {runtime: r, between: ['1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '11']}}"), "/do/0/a/with/between", 3, 65, "more than 10 prompts", NULL},
 	{TASK("{call: 'inference:2.0.0@default', with: {}}"), "/do/0/a/call", 3, 15, "other catalogs or versions", NULL},
 	{TASK("{call: 'https://a.example/f.yaml', with: {}}"), "/do/0/a/call", 3, 15, "other catalogs or versions", NULL},
 	/* http */
@@ -995,6 +1030,7 @@ int main(void)
 	tcase_add_test(tests, tasks_become_a_tree);
 	tcase_add_test(tests, calls_are_read);
 	tcase_add_test(tests, extraction_is_expanded);
+	tcase_add_test(tests, gate_expansion);
 	tcase_add_test(tests, extraction_keeps_what_is_said);
 	tcase_add_test(tests, default_schema_is_the_schema_file);
 	tcase_add_test(tests, mistakes_are_told);

@@ -1,0 +1,193 @@
+/* One request of a reproducibility gate (workflow/base/reproducibility.h): the same request again and again, in the solo lane of its runtime. What
+ * came back is told, not judged: an answer that cannot be had is a result, too. Loop thread. The request is inference.c's.
+ * Start at gate_activity_start(), then on_done(). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "activities/candidates.h"
+#include "activities/inference.h"
+#include "activities/text.h"
+#include "workflow/base/check.h"
+#include "workflow/base/reproducibility.h"
+
+struct gate_work {
+	struct work work;
+	struct inference inference;
+	const struct json *ask;
+	bool seeded;
+};
+
+static bool cancel_work(struct work *work)
+{
+	inference_cancel(&CONTAINER_OF(work, struct gate_work, work)->inference);
+	return true;
+}
+
+static void free_work(struct work *work)
+{
+	struct gate_work *own = CONTAINER_OF(work, struct gate_work, work);
+
+	inference_close(&own->inference);
+	free(own);
+}
+
+static struct json *make_output(struct gate_work *own, const char *outcome)
+{
+	struct arena *arena = &own->work.activity->arena;
+	struct json *output = json_object(arena);
+
+	json_set(arena, output, "phase", json_copy(arena, json_get(own->ask, "phase")));
+	json_set(arena, output, "index", json_copy(arena, json_get(own->ask, "index")));
+	json_set_text(arena, output, "outcome", outcome);
+	json_set_text(arena, output, "runtime", own->inference.runtime->config.name);
+	json_set_boolean(arena, output, "schema", own->inference.schema != NULL);
+	return output;
+}
+
+static void set_digest(struct arena *arena, struct json *output, const char *name, const struct digest *digest)
+{
+	char text[DIGEST_TEXT_LEN + 1];
+
+	digest_text(digest, text);
+	json_set_text(arena, output, name, text);
+}
+
+/* At most GATE_TEXT_MAX bytes of the answer, whole characters. */
+static void set_text(struct arena *arena, struct json *output, struct bytes text)
+{
+	size_t len = text.len;
+
+	if (len > GATE_TEXT_MAX) {
+		for (len = GATE_TEXT_MAX; len > 0 && (text.data[len] & 0xC0) == 0x80; len--)
+			;
+		json_set_number(arena, output, "textLeftOut", (double)(text.len - len));
+	}
+	json_set(arena, output, "text", json_text_len(arena, (const char *)text.data, len));
+}
+
+static struct json *describe_answer(struct gate_work *own)
+{
+	const struct inference *inference = &own->inference;
+	const struct answer *answer = &inference->answer;
+	struct arena *arena = &own->work.activity->arena;
+	struct json *output = make_output(own, "answered"), *json;
+	struct bytes text = buffer_bytes(&answer->text);
+	struct digest digest = digest_of(text), sampling = json_digest(inference->sampling_sent);
+
+	set_digest(arena, output, "textDigest", &digest);
+	set_text(arena, output, text);
+	json = json_parse(arena, text_take_fence_off(text, NULL), JSON_STRICT, NULL, NULL);
+	if (json != NULL) {
+		digest = json_digest(json);
+		set_digest(arena, output, "jsonDigest", &digest);
+	}
+	if (answer->completion_tokens >= 0)
+		json_set_number(arena, output, "tokens", answer->completion_tokens);
+	json_set_text(arena, output, "finishReason", answer->finish_reason);
+	json_set_text(arena, output, "model", answer->model != NULL ? answer->model : inference->configuration->model);
+	set_digest(arena, output, "configuration", &inference->configuration->digest);
+	set_digest(arena, output, "sampling", &sampling);
+	if (own->seeded)
+		json_set_boolean(arena, output, "seeded", true);
+	if (inference->configuration->simulated)
+		json_set_boolean(arena, output, "simulated", true);
+	return output;
+}
+
+static void on_done(struct inference *inference)
+{
+	struct gate_work *own = CONTAINER_OF(inference, struct gate_work, inference);
+	struct activity *activity = own->work.activity;
+	char detail[ACTIVITY_DETAIL_MAX];
+
+	if (inference->failure == FAILURE_NONE) {
+		stage_enter(&own->work, &activity->result.stages.parse);
+		activity->result.output = describe_answer(own);
+		activity->result.evidence = inference_evidence(inference, &activity->arena);
+		work_finish(&own->work, FAILURE_NONE, "%s", "");
+		return;
+	}
+	/* Where no attempt is left this is what the ask gave. */
+	struct json *output = make_output(own, failure_name(inference->failure));
+	json_set_text(&activity->arena, output, "detail", inference->detail);
+	activity->result.output = output;
+	detail_set(detail, "%s", inference->detail); /* it lies in what is freed now */
+	work_finish(&own->work, inference->failure, "%s", detail);
+}
+
+static const struct json *make_prompt(struct arena *arena, const struct json *prompt)
+{
+	struct json *messages = json_array(arena), *message = json_object(arena);
+
+	json_set_text(arena, message, "role", "user");
+	json_set(arena, message, "content", json_copy(arena, prompt));
+	json_add(arena, messages, message);
+	return messages;
+}
+
+static const struct json *make_messages(struct arena *arena, const struct json *plan, const struct json *ask, const struct json *schema)
+{
+	const struct json *between = json_get(plan, "between"), *section = json_get(plan, "section");
+
+	if (strcmp(json_get_text(ask, "phase"), "between") == 0)
+		return make_prompt(arena, json_at(between, (size_t)json_get_number(ask, "index", 0) % json_count(between)));
+	if (json_is(section, JSON_STRING))
+		return extraction_messages(arena, (struct bytes){0}, (struct bytes){(const uint8_t *)section->string.text, section->string.len}, schema);
+	if (json_is(json_get(plan, "messages"), JSON_ARRAY))
+		return json_get(plan, "messages");
+	return json_is(json_get(plan, "prompt"), JSON_STRING) ? make_prompt(arena, json_get(plan, "prompt")) : NULL;
+}
+
+/* Another seed than the plan's, a different one for each index. */
+static void change_seed(struct arena *arena, struct json *sampling, unsigned index)
+{
+	const struct json *seed = json_get(sampling, "seed");
+	long long base = json_is(seed, JSON_STRING) ? strtoll(seed->string.text, NULL, 10) : json_is(seed, JSON_NUMBER) ? (long long)seed->number : 0;
+
+	/* Within what every runtime takes (runtimes.md 5e). */
+	json_set_number(arena, sampling, "seed", (double)((unsigned long long)base % 1000000 + 1000000 * index));
+}
+
+int gate_activity_start(struct activities *activities, struct activity *activity, struct error *error)
+{
+	struct arena *arena = &activity->arena;
+	const struct json *plan = json_get(activity->with, "plan"), *ask = json_get(activity->with, "ask"), *schema, *messages;
+	const char *name = json_get_text(plan, "runtime"), *phase = json_get_text(ask, "phase");
+	struct runtime *runtime = runtime_get(activities, name);
+	struct gate_work *own;
+	struct json *sampling;
+
+	if (name == NULL || phase == NULL)
+		return error_set(error, ERR_INVALID, "the gate's plan lacks `runtime`, or the ask its `phase`");
+	if (runtime == NULL)
+		return runtime_refuse_name(activities, name, error);
+	schema = strcmp(phase, "between") != 0 ? json_get(json_get(plan, "schema"), "document") : NULL;
+	messages = make_messages(arena, plan, ask, schema);
+	if (messages == NULL)
+		return error_set(error, ERR_INVALID, "the gate's plan has neither a prompt nor messages, or too long ones (PROMPT_LEN_MAX)");
+	sampling = inference_sampling(arena, runtime, json_get(plan, "sampling"), error);
+	if (sampling == NULL)
+		return (int)error->code;
+
+	own = memory_zero(sizeof(*own));
+	own->ask = ask;
+	own->seeded = json_get_number(sampling, "temperature", 1) > 0;
+	if (strcmp(phase, "seed") == 0)
+		change_seed(arena, sampling, (unsigned)json_get_number(ask, "index", 1));
+	own->work.cancel = cancel_work;
+	own->work.free = free_work;
+	work_begin(activities, activity, &own->work, &activity->result.stages.dispatch);
+	own->inference.work = &own->work;
+	own->inference.runtime = runtime;
+	own->inference.messages = messages;
+	own->inference.schema = schema;
+	own->inference.schema_name = "answer";
+	own->inference.sampling = sampling;
+	own->inference.on_slot = inference_send;
+	own->inference.on_done = on_done;
+	/* One gate is one key: its asks differ in nothing but the iteration. */
+	own->inference.slot.solo = arena_printf(arena, "%s %.*s", activity->run_id, (int)strcspn(activity->step_id, "#"), activity->step_id);
+	own->inference.slot.solo_last = json_get_boolean(ask, "last", false);
+	inference_start(&own->inference);
+	return 0;
+}

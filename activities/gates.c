@@ -1,0 +1,122 @@
+/* See gates.h. Loop thread. Start at gates_describe(). */
+#include "activities/gates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "workflow/base/check.h"
+#include "workflow/base/reproducibility.h"
+
+struct gate {
+	struct list link; /* of the runtime, newest first */
+	struct arena arena;
+	const struct json *report;
+	char id[DIGEST_HEX_LEN + 1];
+};
+
+static void free_gate(struct runtime *runtime, struct gate *gate)
+{
+	list_remove(&gate->link);
+	runtime->gate_count--;
+	arena_close(&gate->arena);
+	free(gate);
+}
+
+void activities_note_gate(struct activities *activities, const struct digest *id, struct bytes report)
+{
+	struct gate *gate = memory_zero(sizeof(*gate));
+	struct runtime *runtime;
+
+	arena_init(&gate->arena);
+	digest_hex(id, gate->id);
+	gate->report = json_parse(&gate->arena, report, JSON_STORED, NULL, NULL);
+	runtime = runtime_get(activities, json_get_text(gate->report, "runtime"));
+	if (runtime == NULL || json_get_text(gate->report, "configuration") == NULL) { /* not configured any more; or it never answered */
+		arena_close(&gate->arena);
+		free(gate);
+		return;
+	}
+	list_add_first(&runtime->gates, &gate->link);
+	if (++runtime->gate_count > GATES_KEPT_MAX)
+		free_gate(runtime, CONTAINER_OF(runtime->gates.prev, struct gate, link));
+}
+
+void gates_close(struct runtime *runtime)
+{
+	while (!list_empty(&runtime->gates))
+		free_gate(runtime, CONTAINER_OF(runtime->gates.next, struct gate, link));
+}
+
+/* ---- What holds for an answer ---- */
+
+static const char *cache_path_of(const struct inference *inference)
+{
+	(void)inference;
+	return "unknown";
+}
+
+static void add_if(struct arena *arena, struct json *differs, bool differ, const char *name)
+{
+	if (differ)
+		json_add(arena, differs, json_text(arena, name));
+}
+
+/* The names of the conditions under which the answer was not given as the gate's were. */
+static struct json *compare(const struct inference *inference, const struct json *report, struct arena *arena)
+{
+	const struct json *conditions = json_get(report, "conditions");
+	const char *sampling = json_get_text(report, "sampling"), *cache = json_get_text(conditions, "cachePath");
+	bool alone = inference->slot.solo != NULL || inference->runtime->config.concurrency == 1;
+	struct digest digest = json_digest(inference->sampling_sent);
+	struct json *differs = json_array(arena);
+	char text[DIGEST_TEXT_LEN + 1];
+
+	digest_text(&digest, text);
+	add_if(arena, differs, sampling == NULL || strcmp(sampling, text) != 0, "sampling");
+	add_if(arena, differs, json_get_boolean(conditions, "schema", false) != (inference->schema != NULL), "schema");
+	add_if(arena, differs, json_get_number(conditions, "requestsInFlight", 1) == 1 && !alone, "requestsInFlight");
+	add_if(arena, differs, cache == NULL || strcmp(cache, cache_path_of(inference)) != 0, "cachePath");
+	return differs;
+}
+
+static const struct gate *find_gate(const struct inference *inference, struct arena *arena, struct json **differs)
+{
+	const struct gate *found = NULL;
+	char configuration[DIGEST_TEXT_LEN + 1];
+
+	digest_text(&inference->configuration->digest, configuration);
+	LIST_EACH(link, &inference->runtime->gates) {
+		const struct gate *gate = CONTAINER_OF(link, struct gate, link);
+		struct json *names;
+
+		if (strcmp(json_get_text(gate->report, "configuration"), configuration) != 0)
+			continue;
+		names = compare(inference, gate->report, arena);
+		if (found == NULL || json_count(names) == 0) {
+			found = gate;
+			*differs = names;
+		}
+		if (json_count(names) == 0)
+			break;
+	}
+	return found;
+}
+
+struct json *gates_describe(const struct inference *inference, struct arena *arena)
+{
+	static const char *const copied[] = {"class", "requests", "distinct", "upperBound95", "measuredOn", "conditions"};
+	struct json *json = json_object(arena), *differs = NULL;
+	const struct gate *gate = find_gate(inference, arena, &differs);
+
+	if (gate == NULL) {
+		json_set_text(arena, json, "class", reproducibility_class_name(CLASS_UNMEASURED));
+		return json;
+	}
+	for (size_t i = 0; i < COUNT_OF(copied); i++)
+		if (json_get(gate->report, copied[i]) != NULL)
+			json_set(arena, json, copied[i], json_copy(arena, json_get(gate->report, copied[i])));
+	json_set_text(arena, json, "applies", json_count(differs) == 0 ? "exact" : "conditions-differ");
+	json_set(arena, json, "differs", differs);
+	json_set_text(arena, json, "gate", gate->id);
+	return json;
+}

@@ -1,0 +1,104 @@
+/* /v1/gates: what was measured of the runtimes' reproducibility. A gate is a run of the built-in workflow (`POST /v1/gates`), its report an entry. */
+#include <string.h>
+
+#include "daemon/api.h"
+#include "workflow/base/check.h"
+
+static int gate_document(struct arena *arena, const struct store_gate *gate, struct json **document, struct error *error)
+{
+	struct json *json = gate->report.data ? json_parse(arena, gate->report, JSON_STORED, NULL, error) : json_object(arena);
+	char hex[DIGEST_HEX_LEN + 1];
+
+	if (!json)
+		return error->code;
+	digest_hex(&gate->id, hex);
+	json_set_text(arena, json, "id", hex);
+	json_set_number(arena, json, "seq", (double)gate->seq);
+	json_set_text(arena, json, "run", gate->run_id);
+	json_set_text(arena, json, "runtime", gate->runtime);
+	json_set_text(arena, json, "class", gate->class);
+	api_set_time(arena, json, "recordedAt", gate->time_ms);
+	*document = json;
+	return 0;
+}
+
+static void list_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	const struct store_gate_filter *filter = own->args;
+	struct arena *arena = &read->arena;
+	struct json *json = json_object(arena), *list = json_array(arena), *document;
+	struct store_gate *gates;
+	size_t count;
+
+	if (reader_gates(reader, arena, filter, &gates, &count, &read->error) != 0)
+		return;
+	for (size_t i = 0; i < count; i++) {
+		if (gate_document(arena, &gates[i], &document, &read->error) != 0)
+			return;
+		json_add(arena, list, document);
+	}
+	json_set(arena, json, "gates", list);
+	if (count == filter->limit)
+		json_set_number(arena, json, "before", (double)gates[count - 1].seq);
+	api_print(own, json);
+}
+
+void api_list_gates(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct store_gate_filter *filter = arena_zero(&request->arena, sizeof *filter);
+	uint64_t limit;
+
+	(void)parameters;
+	if (!api_query_number(request, "before", 0, INT64_MAX, &filter->before_seq) || !api_query_number(request, "limit", API_LIMIT_DEFAULT, 1000, &limit))
+		return;
+	filter->runtime = request_query(request, "runtime");
+	filter->limit = limit > 0 ? limit : API_LIMIT_DEFAULT;
+	api_read(daemon, request, list_work, filter, NULL);
+}
+
+static void get_work(struct store_reader *reader, struct store_read *read)
+{
+	struct api_read *own = read->owner;
+	struct store_gate gate;
+	struct json *document;
+
+	if (reader_gate(reader, &read->arena, own->args, &gate, &read->error) == 0 && gate_document(&read->arena, &gate, &document, &read->error) == 0)
+		api_print(own, document);
+}
+
+void api_get_gate(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	api_read(daemon, request, get_work, (void *)parameters[0], NULL);
+}
+
+/* The same as a submission of the built-in workflow. */
+void api_add_gate(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	const struct json *body = api_body_object(request, "runtime requests seeds request between id labels");
+	struct json *submission, *input;
+
+	if (!body)
+		return;
+	if (!json_get_text(body, "runtime")) {
+		api_invalid(request, "runtime is missing: the name of a runtime in the daemon's configuration");
+		return;
+	}
+	if (json_get(json_get(body, "request"), "schema")) {
+		api_invalid(request, "request.schema: a schema is part of a definition; submit one with `call: reproducibility-gate`");
+		return;
+	}
+	submission = json_object(&request->arena);
+	input = json_copy(&request->arena, body);
+	json_set_text(&request->arena, submission, "definition", "reprise/gate:1.0.0");
+	for (size_t i = 0; i < 2; i++) {
+		const char *name = i == 0 ? "id" : "labels";
+		if (json_get(body, name))
+			json_set(&request->arena, submission, name, json_copy(&request->arena, json_get(body, name)));
+		json_remove(input, name);
+	}
+	json_set(&request->arena, submission, "input", input);
+	buffer_clear(&request->body);
+	json_print(submission, &request->body);
+	api_submit_run(daemon, request, parameters);
+}

@@ -1,0 +1,173 @@
+// Gates of reproducibility through the whole daemon, against the simulated runtime: what they find, what they are worth, what facts say of them.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Daemon, check, documentOf, equal, extractionOf, finish, match, problem, startSimulator, test, until } from '../support/harness.mjs';
+
+const sim = await startSimulator();
+const runtimeOf = more => ({ kind: 'simulator', url: sim.url, model: 'reprise-sim', sampling: { temperature: 0.6, seed: 42, maxTokens: 500 }, ...more });
+const daemon = new Daemon('gate', { runtimes: {
+	one: runtimeOf({ concurrency: 1 }), many: runtimeOf({ concurrency: 4 }), broken: runtimeOf({ retry: { attempts: 1 } }),
+} });
+await daemon.start();
+const answers = (...texts) => ({ answer: { mode: 'fixed', answers: texts.map(text => ({ text })) } });
+const gate = (...args) => daemon.cli('gate', ...args, '-o', 'json');
+const near = (value, wanted, what) => check(Math.abs(value - wanted) < 0.0006, () => `${what}: ${value}, not ${wanted}`);
+
+await test('twenty equal answers are byte-stable, and bound a different one at 13.9 % only; other seeds are asked and told', async () => {
+	await sim.reset();
+	await sim.script({ answer: { mode: 'seeded', answers: Array.from({ length: 50 }, (_, i) => ({ text: `{"n":${i}}` })) } });
+	const done = gate('one'), report = done.json();
+	equal([done.code, report.class, report.requests, report.answered, report.distinct, report.distinctJson], [0, 'byte-stable', 20, 20, 1, 1], 'report');
+	near(report.upperBound95, 0.139, 'bound');
+	equal(report.verdicts, ['reproducible'], 'verdicts');
+	equal(report.phases, { cold: { answered: 1, asked: 1, distinct: 1 }, seed: { answered: 2, asked: 2, distinct: 2 }, warm: { answered: 19, asked: 19, distinct: 1 } }, 'phases');
+	equal(report.lengths, [[2, 20]], 'lengths');
+	equal([report.simulated, report.runtime, report.model, report.conditions.requestsInFlight, report.conditions.schema], [true, 'one', 'reprise-sim', 1, true], 'what was asked');
+	equal((await sim.state()).requests, 22, 'requests');
+	const stored = await daemon.get(`/v1/gates/${report.gate.slice(0, 12)}`);
+	equal([stored.id, stored.class, stored.answers], [report.gate, report.class, report.answers], 'by its id');
+	equal((await daemon.get('/v1/gates?runtime=one')).gates.map(gate => gate.id), [report.gate], 'listed');
+	equal(daemon.cli('replay', stored.run).code, 0, 'replay');
+	equal((await daemon.events(stored.run)).filter(entry => entry.kind === 'gate.recorded').length, 1, 'one entry');
+});
+
+await test('a seed that changes nothing is told; more than one answer is unstable, exit 24', async () => {
+	await sim.script(answers('{"a":1}'));
+	equal(gate('one', '-n', '5').json().verdicts, ['reproducible', 'seed-ignored'], 'one answer whatever the seed');
+	await sim.script(answers('{"a":1}', '{ "a": 1 }'));
+	let done = gate('one', '-n', '4', '--seeds', '0');
+	equal([done.code, done.json().class, done.json().distinct, done.json().distinctJson], [24, 'json-stable', 2, 1], 'other bytes, the same JSON');
+	await sim.script({ seed: 1, answer: { mode: 'weighted', answers: [{ text: 'A', weight: 3 }, { text: 'B', weight: 1 }] } });
+	done = gate('one', '-n', '40', '--seeds', '0');
+	const report = done.json();
+	equal([done.code, report.class, report.distinct, report.distinctJson, report.firstDifference], [24, 'unstable', 2, undefined, 0], 'two answers');
+	equal(report.answers.map(answer => answer.count).reduce((a, b) => a + b), 40, 'each is counted');
+	check(report.answers[0].count > report.answers[1].count && report.upperBound95 > report.answers[1].count / 40, 'the bound is above what was seen');
+	const shown = daemon.cli('gate', 'one', '-n', '4', '--seeds', '0');
+	for (const line of [/^class +unstable$/m, /^answers +4 of 4 identical requests, one at a time: 2 distinct$/m, /^worth +another answer may still come in up to \d+ %/m, /^from a SIMULATED runtime/m])
+		match(shown.stdout, line, 'the report as text');
+});
+
+await test('an answer that is cut off makes a gate inconclusive, one that never comes too; a runtime that takes no request is refused', async () => {
+	await sim.reset();
+	await sim.script({ ...answers('{"a":"bcdefghijklmnop"}'), faults: [{ on: 3, kind: 'cutByLength' }] });
+	let done = gate('one', '-n', '5', '--seeds', '0');
+	equal([done.code, done.json().class, done.json().answered], [1, 'inconclusive', 4], 'cut by length');
+	match(done.json().reason, /1 of 5 requests got no answer that counts, the first: truncated/, 'reason');
+	await sim.script({ faults: [{ on: { every: 1 }, kind: 'status', status: 400 }] });
+	done = gate('one', '-n', '3');
+	equal([done.code, done.json().class, done.json().answered, done.json().configuration, done.json().upperBound95], [1, 'refused', 0, undefined, undefined], 'refused');
+	match(done.json().reason, /^refused: /, 'with its words');
+	await sim.script({ faults: [{ on: { every: 1 }, kind: 'close' }] });
+	done = gate('broken', '-n', '2', '--seeds', '0');
+	equal([done.code, done.json().class], [1, 'inconclusive'], 'no answer');
+});
+
+await test('the gate has the runtime for itself: others wait until it is over, and go on then', async () => {
+	await sim.reset();
+	await sim.script({ cadence: { firstByteMs: 30 } });
+	await daemon.post('/v1/runs', { id: 'busy', definition: extractionOf('many'), input: { document: documentOf(150) } }, 201);
+	await until('several are in flight', async () => (await sim.state()).inFlight === 4, 10_000, 5);
+	const run = await daemon.post('/v1/gates', { runtime: 'many', requests: 10, seeds: 1, id: 'alone' }, 201);
+	equal(run.id, 'alone', 'its run');
+	await until('the gate asks', async () => (await daemon.events('alone')).filter(entry => entry.kind === 'attempt.succeeded').length >= 2, 20_000, 5);
+	await sim.reset(); // counts from here on: what is in flight is the gate's
+	await until('most of it', async () => (await daemon.events('alone')).filter(entry => entry.kind === 'attempt.succeeded').length >= 9, 20_000, 5);
+	equal((await sim.state()).maxInFlight, 1, 'one at a time');
+	const before = (await daemon.events('busy')).filter(entry => entry.kind === 'attempt.succeeded').length;
+	check(before < 150, 'the other run is not over');
+	equal((await daemon.ended('alone')).output.class, 'byte-stable', 'the gate');
+	equal((await daemon.ended('busy', 30_000)).facts.length, 300, 'the other run');
+	equal((await sim.state()).maxInFlight, 4, 'four at a time again');
+	// One that is called off keeps the runtime from nobody.
+	await daemon.post('/v1/gates', { runtime: 'many', requests: 1000, id: 'called-off' }, 201);
+	await until('it asks', async () => (await daemon.events('called-off')).some(entry => entry.kind === 'attempt.succeeded'), 20_000, 5);
+	await daemon.post('/v1/runs/called-off/cancel', {}, 200);
+	await daemon.post('/v1/runs?wait=20s', { id: 'then', definition: extractionOf('many'), input: { document: documentOf(1) } }, 201);
+	equal((await daemon.run('then')).status, 'completed', 'the next run');
+});
+
+await test('killed in its middle a gate goes on, and counts each request once', async () => {
+	await sim.script({ ...answers('{"a":1}'), cadence: { firstByteMs: 20 } });
+	await daemon.post('/v1/gates', { runtime: 'one', requests: 30, seeds: 0, id: 'killed' }, 201);
+	await until('it is under way', async () => (await daemon.events('killed')).filter(entry => entry.kind === 'attempt.succeeded').length >= 5, 20_000, 5);
+	await daemon.kill();
+	await daemon.start();
+	const { output } = await daemon.ended('killed', 30_000);
+	equal([output.class, output.requests, output.answered, output.answers[0].count], ['byte-stable', 30, 30, 30], 'report');
+	equal(daemon.cli('replay', 'killed').code, 0, 'replay');
+	equal((await daemon.get(`/v1/gates/${output.gate}`)).run, 'killed', 'found by its id');
+});
+
+await test('facts carry the gate of their configuration, and what differs; after a restart and the purge of the gate\'s run as well', async () => {
+	await sim.script({});
+	const own = new Daemon('gate-facts', { runtimes: { r: runtimeOf({ concurrency: 1 }), wide: runtimeOf({ concurrency: 3 }) } });
+	await own.start();
+	const facts = async id => {
+		await own.post('/v1/runs?wait=30s', { id, definition: extractionOf(id.startsWith('wide') ? 'wide' : 'r'), input: { document: documentOf(2) } }, 201);
+		return Promise.all((await own.run(id)).facts.map(fact => own.get(`/v1/facts/${fact}`)));
+	};
+	equal((await facts('before'))[0].reproducibility, { class: 'unmeasured' }, 'before any gate');
+	const { gate: first } = own.cli('gate', 'r', '-n', '6', '-o', 'json').json();
+	const expect = async (id, applies, differs, gate) => {
+		for (const { reproducibility, id: fact } of await facts(id)) {
+			equal([reproducibility.class, reproducibility.applies, reproducibility.differs, reproducibility.gate, reproducibility.requests, reproducibility.distinct],
+				['byte-stable', applies, differs, gate, 6, 1], id);
+			near(reproducibility.upperBound95, 0.393, 'bound');
+			const envelope = own.cli('fact', 'export', fact).json();
+			equal(JSON.parse(Buffer.from(envelope.payload, 'base64')).predicate.result.reproducibility, reproducibility, 'and it is signed');
+		}
+	};
+	await expect('after', 'exact', [], first);
+	const { gate: wide } = own.cli('gate', 'wide', '-n', '6', '-o', 'json').json();
+	await expect('wide-facts', 'conditions-differ', ['requestsInFlight'], wide);
+	equal((await own.get('/v1/facts?class=byte-stable')).facts.length, 8, 'facts by class');
+	const other = { ...extractionOf('r'), document: { ...extractionOf('r').document, name: 'other' } };
+	other.do[0].facts.with.sampling = { seed: 43 };
+	await own.post('/v1/runs?wait=30s', { id: 'seeded', definition: other, input: { document: documentOf(1) } }, 201);
+	equal((await own.get(`/v1/facts/${(await own.run('seeded')).facts[0]}`)).reproducibility.differs, ['sampling'], 'another seed');
+	await own.kill();
+	await own.start();
+	await expect('again', 'exact', [], first);
+	const { run } = await own.get(`/v1/gates/${first}`);
+	equal(own.cli('purge', run, '--reason', 'test', '--yes').code, 0, 'purge of the gate\'s run');
+	equal((await own.get(`/v1/gates/${first}`)).class, 'byte-stable', 'it outlives its run');
+	equal(own.cli('document', 'erase', `sha256:${first}`, '--reason', 'test', '--yes').code, 1, 'and is not erased');
+	equal(own.cli('fact', 'verify', '--all').code, 0, 'signatures');
+	own.verifyJournal();
+	await own.stop();
+});
+
+await test('what is asked in between is asked and not counted; a request of one\'s own, with a schema', async () => {
+	await sim.reset();
+	await sim.script(answers('{"a":1}', 'noise'));
+	const file = join(daemon.folder, 'request.json');
+	writeFileSync(file, JSON.stringify({ prompt: 'Say a.', schema: { type: 'object', required: ['a'] }, sampling: { maxTokens: 50 } }));
+	const done = gate('one', '--request', file, '-n', '4', '--seeds', '0', '--between', 'Something else.');
+	equal([done.code, done.json().class, done.json().distinct, done.json().phases.between, done.json().conditions.schema], [0, 'byte-stable', 1, { answered: 3, asked: 3, distinct: 1 }, true], 'report');
+	match((await sim.state()).lastRequest.messages[0].content, /^Say a\.$/, 'the request');
+});
+
+await test('bad input is refused with what is wrong', async () => {
+	const file = join(daemon.folder, 'bad.json');
+	equal(daemon.cli('gate', 'nobody').code, 10, 'an unknown runtime faults the run');
+	match(daemon.cli('gate', 'nobody').stderr, /no runtime 'nobody' is configured; configured: broken, many, one/, 'and says which there are');
+	equal([daemon.cli('gate').code, daemon.cli('gate', 'one', '-n', '1').code, daemon.cli('gate', 'one', '-n', '1001').code, daemon.cli('gate', 'one', '--seeds', '21').code], [2, 2, 2, 2], 'numbers');
+	for (const [content, words] of [['{"prompt":"a","top":1}', /unknown member 'top'/], ['{}', /exactly one of `messages` and `prompt`/], ['[]', /an object with/], ['{"prompt":"a","messages":[]}', /exactly one/]]) {
+		writeFileSync(file, content);
+		const done = daemon.cli('gate', 'one', '--request', file);
+		equal(done.code, 2, content);
+		match(done.stderr, words, content);
+	}
+	problem(await daemon.ask('POST', '/v1/gates', {}), 400, /runtime is missing/);
+	problem(await daemon.ask('POST', '/v1/gates', { runtime: 'one', request: { prompt: 'a', schema: {} } }), 400, /request\.schema/);
+	problem(await daemon.ask('POST', '/v1/gates', { runtime: 'one', what: 1 }), 400, /what/);
+	problem(await daemon.ask('GET', '/v1/gates/abc'), 400, /no gate's id: 12 to 64/);
+	problem(await daemon.ask('GET', '/v1/gates/000000000000'), 404, /there is no gate/);
+	const run = await daemon.post('/v1/gates?wait=20s', { runtime: 'one', requests: 5000 }, 201);
+	equal([run.status, run.error.detail.includes('requests is not an integer from 2 to 1000')], ['faulted', true], 'by an expression');
+});
+
+await daemon.stop();
+await sim.stop();
+await finish();

@@ -1,0 +1,220 @@
+/* Tests of workflow/base/reproducibility.c. */
+#include "workflow/base/reproducibility.h"
+
+#include <string.h>
+
+#include "tests/unit/base/suite.h"
+#include "workflow/base/check.h"
+
+static struct arena arena; /* of the test that runs: each is a process of its own */
+
+SUITE_NO_ABORTS
+
+static const struct json *parse(const char *text)
+{
+	struct error error = {0};
+	const struct json *json = json_parse(&arena, bytes_text(text), JSON_STRICT, NULL, &error);
+
+	ck_assert_msg(json != NULL, "%s: %s", text, error.message);
+	return json;
+}
+
+/* No difference in n leaves the bounds that runtimes.md 11 gives; with differences it is Clopper and Pearson's, whose ends for 1 of 20 and 5 of 10 are in
+ * every table. */
+START_TEST(upper_bounds)
+{
+	static const struct {
+		unsigned different, asked;
+		double bound;
+	} cases[] = {{0, 20, 0.139}, {0, 50, 0.058}, {0, 100, 0.030}, {0, 200, 0.015}, {0, 300, 0.010}, {1, 20, 0.216}, {5, 10, 0.778}, {0, 1, 0.95}, {3, 3, 1}, {0, 0, 1}};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		ck_assert_double_eq_tol(reproducibility_upper_bound(cases[i].different, cases[i].asked), cases[i].bound, 0.0006);
+	ck_assert_double_lt(reproducibility_upper_bound(500, 1000), 0.53); /* terms that a double cannot hold */
+	ck_assert_double_gt(reproducibility_upper_bound(500, 1000), 0.52);
+}
+END_TEST
+
+/* byte-stable > json-stable > unstable; solo-only counts as byte-stable for solo work alone; what was not measured satisfies nothing. */
+START_TEST(classes_in_order)
+{
+	enum reproducibility_class class;
+
+	for (int i = 0; i < REPRODUCIBILITY_CLASS_COUNT; i++) {
+		ck_assert(reproducibility_class_parse(reproducibility_class_name((enum reproducibility_class)i), &class));
+		ck_assert_int_eq((int)class, i);
+	}
+	ck_assert(!reproducibility_class_parse("stable", &class));
+	ck_assert(!reproducibility_class_parse(NULL, &class));
+	ck_assert(reproducibility_holds(CLASS_BYTE_STABLE, CLASS_JSON_STABLE, false));
+	ck_assert(reproducibility_holds(CLASS_JSON_STABLE, CLASS_UNSTABLE, false));
+	ck_assert(!reproducibility_holds(CLASS_JSON_STABLE, CLASS_BYTE_STABLE, true));
+	ck_assert(!reproducibility_holds(CLASS_UNSTABLE, CLASS_JSON_STABLE, true));
+	ck_assert(reproducibility_holds(CLASS_SOLO_ONLY, CLASS_BYTE_STABLE, true));
+	ck_assert(!reproducibility_holds(CLASS_SOLO_ONLY, CLASS_BYTE_STABLE, false));
+	ck_assert(!reproducibility_holds(CLASS_UNMEASURED, CLASS_UNSTABLE, true));
+	ck_assert(!reproducibility_holds(CLASS_INCONCLUSIVE, CLASS_UNSTABLE, true));
+	ck_assert(!reproducibility_holds(CLASS_REFUSED, CLASS_UNSTABLE, true));
+}
+END_TEST
+
+/* The plan: the first identical request is the cold one, prompts in between only between them, then other seeds; the last ask says so. */
+START_TEST(plans)
+{
+	arena_init(&arena);
+	struct error error = {0};
+	const struct json *plan = gate_plan(&arena, parse("{\"runtime\":\"r\",\"prompt\":\"p\",\"requests\":3,\"seeds\":1,\"between\":[\"x\"],\"schema\":null}"), &error);
+	static const char *const phases[] = {"cold", "between", "warm", "between", "warm", "seed"};
+
+	ck_assert_ptr_nonnull(plan);
+	ck_assert_uint_eq(json_count(json_get(plan, "asks")), COUNT_OF(phases));
+	for (size_t i = 0; i < COUNT_OF(phases); i++) {
+		const struct json *ask = json_at(json_get(plan, "asks"), i);
+		ck_assert_str_eq(json_get_text(ask, "phase"), phases[i]);
+		ck_assert_int_eq(json_get_boolean(ask, "last", false), i + 1 == COUNT_OF(phases));
+	}
+	ck_assert_str_eq(json_get_text(json_get(plan, "plan"), "prompt"), "p");
+	ck_assert_ptr_null(json_get(json_get(plan, "plan"), "schema"));
+	ck_assert_ptr_null(json_get(json_get(plan, "plan"), "section"));
+
+	plan = gate_plan(&arena, parse("{\"runtime\":\"r\",\"prompt\":null,\"messages\":null,\"sectionSchema\":{\"document\":{}}}"), &error);
+	ck_assert_uint_eq(json_count(json_get(plan, "asks")), GATE_REQUESTS_DEFAULT + GATE_SEEDS_DEFAULT);
+	ck_assert_ptr_nonnull(json_get(json_get(plan, "plan"), "section"));
+	ck_assert_ptr_nonnull(json_get(json_get(json_get(plan, "plan"), "schema"), "document"));
+	arena_close(&arena);
+}
+END_TEST
+
+/* Arguments that cannot be, each named. The ends of each range are possible. */
+START_TEST(bad_arguments)
+{
+	static const struct {
+		const char *with, *message;
+	} cases[] = {
+		{"{}", "runtime"},
+		{"{\"runtime\":\"r\",\"requests\":1}", "requests is not an integer from 2 to 1000"},
+		{"{\"runtime\":\"r\",\"requests\":1001}", "requests is not an integer from 2 to 1000"},
+		{"{\"runtime\":\"r\",\"requests\":2.5}", "requests"},
+		{"{\"runtime\":\"r\",\"seeds\":21}", "seeds is not an integer from 0 to 20"},
+		{"{\"runtime\":\"r\",\"prompt\":\"a\",\"messages\":[]}", "either"},
+		{"{\"runtime\":\"r\",\"between\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\"]}", "at most 10 prompts"},
+		{"{\"runtime\":\"r\",\"between\":[\"\"]}", "between"},
+		{"{\"runtime\":\"r\",\"between\":\"x\"}", "between"},
+	};
+	struct error error;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		error = (struct error){0};
+		ck_assert_ptr_null(gate_plan(&arena, parse(cases[i].with), &error));
+		ck_assert_msg(strstr(error.message, cases[i].message) != NULL, "%s: %s", cases[i].with, error.message);
+	}
+	ck_assert_uint_eq(json_count(json_get(gate_plan(&arena, parse("{\"runtime\":\"r\",\"requests\":1000,\"seeds\":20}"), &error), "asks")), 1020);
+	ck_assert_uint_eq(json_count(json_get(gate_plan(&arena, parse("{\"runtime\":\"r\",\"requests\":2,\"seeds\":0}"), &error), "asks")), 2);
+	arena_close(&arena);
+}
+END_TEST
+
+/* One letter for each ask: of the identical ones its answer (upper case: the same JSON in other bytes), '!' truncated, '?' refused; behind '|' those of other
+ * seeds, behind '/' the configuration changes. */
+static const struct json *asks_of(const char *letters)
+{
+	struct json *asks = json_array(&arena);
+	const char *phase = "cold", *configuration = "sha256:c1";
+	unsigned index = 0;
+
+	for (const char *at = letters; *at; at++) {
+		struct json *ask = json_object(&arena);
+		if (*at == '|' || *at == '/') {
+			phase = *at == '|' ? "seed" : phase;
+			configuration = *at == '/' ? "sha256:c2" : configuration;
+			continue;
+		}
+		json_set_text(&arena, ask, "phase", phase);
+		json_set_number(&arena, ask, "index", index++);
+		json_set_text(&arena, ask, "runtime", "r");
+		if (strcmp(phase, "cold") == 0)
+			phase = "warm";
+		if (*at == '!' || *at == '?') {
+			json_set_text(&arena, ask, "outcome", *at == '!' ? "truncated" : "refused");
+			json_set_text(&arena, ask, "detail", "why");
+			json_add(&arena, asks, ask);
+			continue;
+		}
+		json_set_text(&arena, ask, "outcome", "answered");
+		json_set(&arena, ask, "text", json_printf(&arena, "same %c", *at));
+		json_set(&arena, ask, "textDigest", json_printf(&arena, "sha256:%c", *at));
+		json_set(&arena, ask, "jsonDigest", json_printf(&arena, "sha256:json %c", *at | 0x20));
+		json_set_number(&arena, ask, "tokens", *at == 'b' ? 7 : 5);
+		json_set_text(&arena, ask, "configuration", configuration);
+		json_set_boolean(&arena, ask, "seeded", true);
+		json_set_number(&arena, ask, "cachedTokens", *at == 'c' ? 3 : 0);
+		json_add(&arena, asks, ask);
+	}
+	return asks;
+}
+
+static void check_report(const char *letters, const char *class, double distinct, double bound, const char *verdicts)
+{
+	const struct json *report = gate_report(&arena, asks_of(letters), 1790000000000);
+	struct bytes printed = json_print_arena(json_get(report, "verdicts"), &arena);
+
+	ck_assert_str_eq(json_get_text(report, "class"), class);
+	ck_assert_double_eq(json_get_number(report, "distinct", -1), distinct);
+	ck_assert_double_eq_tol(json_get_number(report, "upperBound95", -1), bound, 0.0006);
+	ck_assert_str_eq((const char *)printed.data, verdicts);
+}
+
+/* The class follows from what differs; what is missing makes it inconclusive unless something differed; the cold start, seeds that change nothing
+ * and the number of answers are told beside it. */
+START_TEST(classes_from_answers)
+{
+	arena_init(&arena);
+	check_report("aaaaaaaaaaaaaaaaaaaa|bc", "byte-stable", 1, 0.139, "[\"reproducible\"]");
+	check_report("aaaaaaaaaaaaaaaaaaaa|aa", "byte-stable", 1, 0.139, "[\"reproducible\",\"seed-ignored\"]");
+	check_report("aAaaaaaaaaaaaaaaaaaa|b", "json-stable", 2, 0.216, "[\"reproducible\",\"2-distinct\"]");
+	check_report("baaaaaaaaaaaaaaaaaaa|b", "unstable", 2, 0.216, "[\"cold-start-differs\",\"2-distinct\"]");
+	check_report("abcdefg", "unstable", 7, 1 - 0.007301, "[\"7-distinct\"]");
+	check_report("aaaa!", "inconclusive", 1, 0.527, "[]");
+	check_report("aab!a", "unstable", 2, 0.751, "[\"2-distinct\"]");
+	check_report("?????", "refused", 0, -1, "[]");
+	check_report("!!?!!", "inconclusive", 0, -1, "[]");
+	check_report("aaa/aaa", "inconclusive", 1, 0.393, "[]");
+	arena_close(&arena);
+}
+END_TEST
+
+/* What the report holds besides: reasons, answers by frequency, lengths, phases, conditions, where the two most frequent answers part. */
+START_TEST(what_a_report_holds)
+{
+	arena_init(&arena);
+	const struct json *report = gate_report(&arena, asks_of("abbab!|cc"), 1790000000000), *answers = json_get(report, "answers");
+	struct bytes lengths = json_print_arena(json_get(report, "lengths"), &arena), phases = json_print_arena(json_get(report, "phases"), &arena);
+
+	ck_assert_str_eq(json_get_text(report, "runtime"), "r");
+	ck_assert_str_eq(json_get_text(report, "configuration"), "sha256:c1");
+	ck_assert_double_eq(json_get_number(report, "requests", 0), 6);
+	ck_assert_double_eq(json_get_number(report, "answered", 0), 5);
+	ck_assert_str_eq(json_get_text(json_at(answers, 0), "digest"), "sha256:b");
+	ck_assert_double_eq(json_get_number(json_at(answers, 0), "count", 0), 3);
+	ck_assert_double_eq(json_get_number(json_at(answers, 0), "first", 0), 1);
+	ck_assert_str_eq((const char *)lengths.data, "[[5,2],[7,3]]");
+	ck_assert_str_eq((const char *)phases.data, "{\"cold\":{\"answered\":1,\"asked\":1,\"distinct\":1},\"seed\":{\"answered\":2,\"asked\":2,\"distinct\":1},"
+						    "\"warm\":{\"answered\":4,\"asked\":5,\"distinct\":2}}");
+	ck_assert_double_eq(json_get_number(report, "firstDifference", -1), 5);
+	ck_assert_str_eq(json_get_text(json_get(report, "conditions"), "cachePath"), "none"); /* the identical ones alone count */
+	ck_assert_str_eq(json_get_text(report, "measuredOn"), "2026-09-21T14:13:20.000Z");
+	report = gate_report(&arena, asks_of("a!"), 0);
+	ck_assert_str_eq(json_get_text(report, "reason"), "1 of 2 requests got no answer that counts, the first: truncated: why");
+	ck_assert_str_eq(json_get_text(json_get(gate_report(&arena, asks_of("ac"), 0), "conditions"), "cachePath"), "prefix");
+	/* More answers than a report shows. */
+	report = gate_report(&arena, asks_of("abcdefghijklmnopqrstuvwxyz"), 0);
+	ck_assert_uint_eq(json_count(json_get(report, "answers")), GATE_ANSWERS_MAX);
+	ck_assert_double_eq(json_get_number(report, "answersLeftOut", 0), 26 - GATE_ANSWERS_MAX);
+	/* Nothing was asked: somebody's own list. */
+	ck_assert_str_eq(json_get_text(gate_report(&arena, json_array(&arena), 0), "class"), "inconclusive");
+	arena_close(&arena);
+}
+END_TEST
+
+SUITE_MAIN("base-reproducibility", upper_bounds, classes_in_order, plans, bad_arguments, classes_from_answers, what_a_report_holds)
