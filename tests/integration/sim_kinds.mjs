@@ -564,6 +564,153 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 	await done(sim);
 }
 
+// ---- LM Studio ----
+
+// Named events: [type, data] each, where the data says its type too.
+function named(text) {
+	const list = text.split('\n\n');
+	equal(list.pop(), '', 'the stream ends with an event');
+	return list.map(event => {
+		const [, type, data] = /^event: ([a-z_.]+)\ndata: (.*)$/.exec(event);
+		equal(JSON.parse(data).type, type, 'the type twice');
+		return [type, JSON.parse(data)];
+	});
+}
+
+{
+	const sim = await startKind('lmstudio');
+	const chat = '/v1/chat/completions', v0 = '/api/v0/chat/completions', v1 = '/api/v1/chat';
+	const error = (status, param, message) => answer => {
+		equal([answer.status, answer.json.error.type, answer.json.error.param, answer.json.error.code], [status, 'invalid_request_error', param, null], answer.text);
+		check(answer.json.error.message.includes(message), answer.text);
+	};
+	const plain = (status, message) => answer => check(answer.status === status && typeof answer.json.error === 'string' && answer.json.error.includes(message), `${answer.status} ${answer.text}`);
+	const v1error = (status, type, message) => answer => {
+		equal([answer.status, answer.json.error.type], [status, type], answer.text);
+		check(answer.json.error.message.includes(message), answer.text);
+	};
+	const unknown = (method, path) => [`${method} ${path} is unknown, with 200`, method, path, method === 'GET' ? null : {}, ({ status, json }) =>
+		equal([status, json], [200, { error: `Unexpected endpoint or method. (${method} ${path})` }], 'unknown')];
+	await script(sim, { answer: one('Prague.', { reasoning: 'Look' }) });
+	await table(sim, [
+		['the greeting', 'GET', '/lmstudio-greeting', null, ({ json }) => equal(json, { lmstudio: true }, 'greeting')],
+		['v1 models', 'GET', '/api/v1/models', null, ({ json }) => {
+			const [model] = json.models;
+			equal([model.type, model.key, model.quantization.name, model.format, model.max_context_length], ['llm', MODEL, 'Q8_0', 'gguf', 262144], 'model');
+			equal(model.loaded_instances, [{ id: MODEL, config: { context_length: 32768, eval_batch_size: 512, parallel: 4, flash_attention: true, offload_kv_cache_to_gpu: true } }], 'instances');
+		}],
+		['v0 models', 'GET', '/api/v0/models', null, ({ json }) => equal([json.data[0].id, json.data[0].state, json.data[0].compatibility_type], [MODEL, 'loaded', 'gguf'], 'model')],
+		['one v0 model', 'GET', `/api/v0/models/${MODEL}`, null, ({ json }) => equal(json.type, 'llm', 'model')], ['another v0 model', 'GET', '/api/v0/models/x', null, 404],
+		['OpenAI models', 'GET', '/v1/models', null, ({ json }) => equal(json.data[0].id, MODEL, 'model')],
+		['a plain answer, and how long the connection lives', 'POST', chat, { model: MODEL, messages: user('Where?') }, ({ json, headers }) => {
+			equal([json.choices[0].message, json.choices[0].finish_reason, json.usage.total_tokens, 'stats' in json], [{ role: 'assistant', content: 'Prague.', reasoning_content: 'Look', tool_calls: [] }, 'stop', 5, false], 'answer');
+			equal(headers['keep-alive'] ?? 'timeout=5', 'timeout=5', 'Keep-Alive');
+		}],
+		['a stream', 'POST', chat, { model: MODEL, messages: user('Where?'), stream: true, stream_options: { include_usage: true } }, answer =>
+			equal(events(answer.text).map(event => event === 'done' ? event : [event.choices[0]?.delta, event.choices[0]?.finish_reason, event.usage?.total_tokens]), [
+				[{ role: 'assistant', reasoning_content: 'Look' }, null, undefined], [{ role: 'assistant', content: 'Prague.' }, null, undefined], [{}, 'stop', undefined], [undefined, undefined, 5], 'done'], 'events')],
+		['v0 names the engine', 'POST', v0, { model: MODEL, messages: user('Where?') }, ({ json }) => {
+			equal(json.stats, { tokens_per_second: 100, time_to_first_token: 0.002, generation_time: 0.03, stop_reason: 'eosFound' }, 'stats');
+			equal([json.model_info, json.runtime], [{ arch: 'llama', quant: 'Q8_0', format: 'gguf', context_length: 32768 }, { name: 'llama.cpp-linux-x86_64-nvidia-cuda-avx2', version: '2.8.0', supported_formats: ['gguf'] }], 'engine');
+		}],
+		['v0 stop reasons', 'POST', v0, { model: MODEL, messages: user('x'), max_tokens: 2 }, ({ json }) => equal(json.stats.stop_reason, 'maxPredictedTokensReached', 'reason')],
+		['v0 stop texts', 'POST', v0, { model: MODEL, messages: user('x'), stop: ['gue'] }, ({ json }) => equal([json.stats.stop_reason, json.choices[0].message.content], ['stopStringFound', 'Pra'], 'reason')],
+		['v0 streams the same', 'POST', v0, { model: MODEL, messages: user('x'), stream: true }, answer => check(events(answer.text).at(-2).runtime.version === '2.8.0', answer.text)],
+		['max_tokens -1 is no limit', 'POST', chat, { model: MODEL, messages: user('x'), max_tokens: -1 }, ({ json }) => equal(json.choices[0].finish_reason, 'stop', 'finish')],
+		['v1 chat', 'POST', v1, { model: MODEL, input: 'Where?', system_prompt: 'Be short.' }, ({ json }) => {
+			equal(json, { model_instance_id: MODEL, output: [{ type: 'reasoning', content: 'Look' }, { type: 'message', content: 'Prague.' }],
+				stats: { input_tokens: 4, total_output_tokens: 3, reasoning_output_tokens: 1, tokens_per_second: 100, time_to_first_token_seconds: 0.004 }, response_id: json.response_id }, 'answer');
+			check(/^resp_/.test(json.response_id), 'stored');
+		}],
+		['v1 chat stores nothing with store false', 'POST', v1, { model: MODEL, input: [{ type: 'message', content: 'a' }, { type: 'message', content: 'b' }], store: false, reasoning: 'off' }, ({ json }) =>
+			equal([json.response_id, json.output], [undefined, [{ type: 'message', content: 'Prague.' }]], 'answer')],
+		['v1 chat streams named events', 'POST', v1, { model: MODEL, input: 'Where?', stream: true }, answer => {
+			const list = named(answer.text);
+			equal(list.map(([type]) => type), ['chat.start', 'prompt_processing.start', 'prompt_processing.progress', 'prompt_processing.end', 'reasoning.start', 'reasoning.delta', 'reasoning.end',
+				'message.start', 'message.delta', 'message.end', 'chat.end'], 'events');
+			equal([list[5][1].content, list[8][1].content, list.at(-1)[1].result.output.length], ['Look', 'Prague.', 2], 'contents');
+		}],
+		['a wrong type names the key of the setting', 'POST', chat, { model: MODEL, messages: user('x'), seed: 'a' }, error(400, 'seed', 'Field with key llm.prediction.seed does not satisfy the schema')],
+		['no messages', 'POST', chat, { model: MODEL }, plain(400, "'messages' field is required")],
+		['json_object is not known here', 'POST', chat, { model: MODEL, messages: user('x'), response_format: { type: 'json_object' } }, plain(400, 'response_format.type')],
+		['another model', 'POST', chat, { model: 'x', messages: user('x') }, error(404, 'model', 'not found')],
+		['v1: another model', 'POST', v1, { model: 'x', input: 'x' }, v1error(404, 'model_not_found', 'not found')],
+		['v1: a range of its own', 'POST', v1, { model: MODEL, input: 'x', temperature: 1.5 }, v1error(400, 'invalid_request', 'temperature')],
+		['v1: a bad level', 'POST', v1, { model: MODEL, input: 'x', reasoning: 'deep' }, v1error(400, 'invalid_request', 'reasoning')],
+		['a context that is too small', 'POST', chat, { model: MODEL, messages: user('x'.repeat(140000)) }, plain(400, 'Trying to keep the first 35000 tokens when context the overflows')],
+		unknown('GET', '/health'), unknown('POST', '/api/generate'), unknown('GET', '/version'), unknown('POST', '/v1/models'),
+	]);
+	await refuseNonsense(sim, [chat, v0, v1, '/api/v1/models/load', '/api/v1/models/unload'], json => 'error' in json, (path, body) => path !== '/api/v1/models/load' || !body.includes(MODEL));
+
+	await test('lmstudio: a model is loaded on request, which takes its time and is told; it goes after its TTL', async () => {
+		await script(sim, { options: { models: ['second', 'third'], loadMs: 150, ttlMs: 250 } });
+		const loaded = async () => (await get(sim, '/api/v1/models')).json.models.filter(model => model.loaded_instances.length > 0).map(model => model.key);
+		const answer = await post(sim, v1, { model: 'second', input: 'x' });
+		check(answer.ms >= 140 && answer.json.stats.model_load_time_seconds === 0.15, `loaded: ${answer.ms} ${answer.text}`);
+		equal([(await post(sim, v1, { model: 'second', input: 'x' })).json.stats.model_load_time_seconds, await loaded()], [undefined, [MODEL, 'second']], 'once');
+		const stream = await post(sim, v1, { model: 'third', input: 'x', stream: true });
+		equal(named(stream.text).slice(0, 4).map(([type]) => type), ['chat.start', 'model_load.start', 'model_load.progress', 'model_load.end'], 'events of a load');
+		check(stream.times[0] < 100 && stream.ms >= 140, `the first event comes before the load: ${stream.times[0]} ${stream.ms}`);
+		equal(await loaded(), [MODEL, 'third'], 'one model on request at a time');
+		await until('gone', async () => !(await loaded()).includes('third'));
+		equal(await loaded(), [MODEL], 'what was loaded from the start stays');
+		await post(sim, chat, { model: 'second', messages: user('x'), ttl: 3600 });
+		await pause(350);
+		equal(await loaded(), [MODEL, 'second'], 'a ttl in the request');
+	});
+
+	await test('lmstudio: load and unload; without JIT the wrong model answers, or none', async () => {
+		await script(sim, { options: { models: ['second'], jit: false, loadMs: 120 } });
+		equal((await post(sim, '/api/v1/models/unload', { instance_id: MODEL })).json, { instance_id: MODEL }, 'unload');
+		if ((await state(sim)).runtime.models.second?.loaded)
+			await post(sim, '/api/v1/models/unload', { instance_id: 'second' });
+		error(404, 'model', 'No models loaded. Please load a model in the developer page')(await post(sim, chat, { model: MODEL, messages: user('x') }));
+		v1error(404, 'model_not_found', 'No models loaded.')(await post(sim, v1, { model: MODEL, input: 'x' }));
+		const load = await post(sim, '/api/v1/models/load', { model: 'second', context_length: 2048, echo_load_config: true });
+		equal(load.json, { type: 'llm', instance_id: 'second', load_time_seconds: 0.12, status: 'loaded', load_config: { context_length: 2048, eval_batch_size: 512, parallel: 4, flash_attention: true, offload_kv_cache_to_gpu: true } }, 'load');
+		check(load.ms >= 110, `it takes its time: ${load.ms}`);
+		equal((await post(sim, chat, { model: MODEL, messages: user('x') })).json.model, 'second', 'another model answers');
+		plain(400, 'context length of only 2048 tokens')(await post(sim, chat, { model: 'second', messages: user('x'.repeat(9000)) }));
+		v1error(404, 'model_not_found', 'not found')(await post(sim, '/api/v1/models/load', { model: 'x' }));
+		v1error(404, 'model_not_found', 'No such instance')(await post(sim, '/api/v1/models/unload', { instance_id: MODEL }));
+		v1error(400, 'invalid_request', 'context_length')(await post(sim, '/api/v1/models/load', { model: 'second', context_length: -1 }));
+		await script(sim, { options: { models: ['second'], loadError: 'Model loading was stopped due to insufficient system resources.' , loaded: false } });
+		v1error(500, 'internal_error', 'insufficient system resources')(await post(sim, '/api/v1/models/load', { model: MODEL }));
+		check((await post(sim, chat, { model: MODEL, messages: user('x') })).json.error.message.includes('insufficient'), 'on request too');
+	});
+
+	await test('lmstudio: MLX ignores the seed, GGUF does not', async () => {
+		const answers = ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'].map(text => ({ text }));
+		const distinct = async format => {
+			await script(sim, { answer: { mode: 'seeded', answers }, options: { format, reasoningField: 'reasoning' } });
+			const got = new Set();
+			for (let i = 0; i < 8; i++) got.add((await post(sim, chat, { model: MODEL, messages: user('x'), seed: 42, temperature: 1 })).json.choices[0].message.content);
+			return got.size;
+		};
+		equal([await distinct('gguf'), await distinct('mlx') > 1], [1, true], 'distinct answers');
+		equal((await post(sim, v0, { model: MODEL, messages: user('x') })).json.runtime.name.startsWith('mlx'), true, 'runtime');
+	});
+
+	await test('lmstudio: an older app has no v1, or no v0; a connection is closed after 5 seconds', async () => {
+		await script(sim, { options: { v1: false } });
+		equal([(await get(sim, '/api/v1/models')).json.error.slice(0, 10), (await get(sim, '/api/v0/models')).status], ['Unexpected', 200], 'v1');
+		await script(sim, { options: { v0: false } });
+		check('error' in (await get(sim, '/api/v0/models')).json, 'v0');
+		await script(sim, {});
+		const began = performance.now();
+		const raw = await rawAsk(sim, 'GET /lmstudio-greeting HTTP/1.1\r\nHost: x\r\n\r\n', { linger: 9000 });
+		check(raw.ended && /\r\nKeep-Alive: timeout=5\r\n/.test(raw.text) && performance.now() - began > 4900, `closed after ${performance.now() - began}`);
+	});
+
+	await test('lmstudio: an error inside a v1 stream is an event of its own', async () => {
+		await script(sim, { faults: [{ on: [1, 2], kind: 'errorEvent' }] });
+		const list = named((await post(sim, v1, { model: MODEL, input: 'x', stream: true })).text);
+		equal([list.at(-1)[0], list.at(-1)[1].error.type, list.some(([type]) => type === 'chat.end')], ['error', 'internal_error', false], 'error');
+		check(/\n\ndata: \[DONE\]\n\n$/.test((await post(sim, chat, { model: MODEL, messages: user('x'), stream: true })).text), 'openai');
+	});
+	await done(sim);
+}
+
 // ---- Answer models that need a runtime's state ----
 
 {

@@ -625,6 +625,11 @@ static void look_at_runtime(struct exchange *exchange)
 		state = NULL; /* it is gone already */
 	if (state != NULL) {
 		reply->loaded_now = runtime_load(runtime, state, options->load_ms);
+		if (reply->loaded_now) {
+			state->by_request = true;
+			if (exchange->ask.evicts)
+				runtime_evict_others(runtime, state);
+		}
 		runtime_begin_use(state);
 		exchange->in_use = true;
 		exchange->load_ms = runtime_load_left_ms(runtime, state);

@@ -37,6 +37,7 @@ static void on_connection_closed(uv_handle_t *handle)
 	buffer_close(&connection->ahead);
 	buffer_close(&connection->field);
 	buffer_close(&connection->value);
+	buffer_close(&connection->late);
 	free(connection);
 }
 
@@ -196,6 +197,22 @@ void http_reply(struct http_connection *connection, int status, const char *cont
 	http_send(connection, pieces, 2);
 	buffer_close(&head);
 	http_finish(connection);
+}
+
+static void on_late(uv_timer_t *timer)
+{
+	struct http_connection *connection = timer->data;
+
+	http_reply(connection, connection->late_status, "application/json", "", buffer_bytes(&connection->late));
+}
+
+void http_reply_later(struct http_connection *connection, int status, struct bytes body, uint64_t ms)
+{
+	buffer_clear(&connection->late);
+	buffer_add_bytes(&connection->late, body);
+	CHECK(!connection->late.overflow);
+	connection->late_status = status;
+	uv_timer_start(&connection->idle, on_late, ms, 0);
 }
 
 /* ---- Reading ---- */
@@ -448,6 +465,7 @@ static void on_connection(uv_stream_t *listener, int status)
 	buffer_init(&connection->ahead, HTTP_AHEAD_MAX);
 	buffer_init(&connection->field, HTTP_KEY_MAX);
 	buffer_init(&connection->value, HTTP_KEY_MAX);
+	buffer_init(&connection->late, HTTP_BODY_MAX);
 	http_parser_init(&connection->parser, HTTP_REQUEST);
 	connection->parser.data = connection;
 	CHECK(uv_tcp_init(listener->loop, &connection->tcp) == 0 && uv_timer_init(listener->loop, &connection->idle) == 0);

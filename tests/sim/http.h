@@ -59,7 +59,7 @@ struct http_server {
 struct http_connection {
 	struct http_server *server;
 	uv_tcp_t tcp;
-	uv_timer_t idle;
+	uv_timer_t idle; /* between requests; during one it is free for http_reply_later() */
 	unsigned open_handles; /* tcp and idle */
 	uv_shutdown_t shutdown;
 	struct list link;
@@ -78,6 +78,8 @@ struct http_connection {
 	/* http.c's own. */
 	http_parser parser;
 	struct buffer url, ahead, field, value;
+	struct buffer late; /* of http_reply_later() */
+	int late_status;
 	bool in_value, expects_continue;
 	bool parsing, complete, open, refuse, too_large, closing, discarding;
 	size_t discarded;
@@ -101,6 +103,8 @@ size_t http_queued(const struct http_connection *connection); /* bytes that wait
 
 /* A whole answer with its header, and http_finish(). headers: further lines, each ending in "\r\n", or "". */
 void http_reply(struct http_connection *connection, int status, const char *content_type, const char *headers, struct bytes body);
+/* The same as JSON, `ms` later, unless the client goes away before. The body is copied. */
+void http_reply_later(struct http_connection *connection, int status, struct bytes body, uint64_t ms);
 /* The header of an answer: status line, Server, Content-Type, and Content-Length, or chunked transfer when length < 0. */
 void http_print_head(const struct http_connection *connection, int status, const char *content_type, const char *headers,
 	int64_t length, struct buffer *out);

@@ -33,7 +33,7 @@ struct kind_options {
 	int idle_ms;              /* a connection without a request is closed after it; 0: never */
 	int vram_percent;
 	const char *version, *api_key, *wrong_model, *reasoning_field, *fingerprint_mode, *fingerprint_value, *weight_version, *format,
-		*revision, *remote_host;
+		*revision, *remote_host, *load_error;
 	const char *models[OPTION_MODELS_MAX]; /* further ones, not loaded */
 	size_t model_count;
 };

@@ -67,6 +67,8 @@ bool runtime_load(struct runtime *runtime, struct model_state *model, int load_m
 	model->since_load = 0;
 	model->ready_ms = uv_now(runtime->loop) + (uint64_t)load_ms;
 	model->ttl_ms = -1;
+	model->by_request = false;
+	model->context_tokens = 0;
 	return true;
 }
 
@@ -82,6 +84,16 @@ uint64_t runtime_load_left_ms(const struct runtime *runtime, const struct model_
 	uint64_t now = uv_now(runtime->loop);
 
 	return model->ready_ms > now ? model->ready_ms - now : 0;
+}
+
+void runtime_evict_others(struct runtime *runtime, const struct model_state *model)
+{
+	for (size_t i = 0; i < runtime->model_count; i++) {
+		struct model_state *other = runtime->models[i];
+
+		if (other != model && other->loaded && other->by_request && other->busy == 0)
+			runtime_unload(runtime, other);
+	}
 }
 
 static void on_expired(uv_timer_t *timer)

@@ -23,6 +23,8 @@ struct model_state {
 	uint64_t since_load; /* requests since */
 	uint64_t ready_ms;   /* on the loop's clock: when the load under way ends */
 	uint64_t busy;       /* answers that are being made */
+	bool by_request;     /* not told to be loaded, but needed */
+	int context_tokens;  /* it was loaded with; 0: the option says */
 	int64_t ttl_ms;      /* after the last answer; -1: never ends */
 	uv_timer_t timer;
 };
@@ -60,6 +62,8 @@ void runtime_renew(struct runtime *runtime);
 struct model_state *runtime_model(struct runtime *runtime, const char *name);
 /* Loads it if it is not. True: it was loaded just now, and is ready `load_ms` later. */
 bool runtime_load(struct runtime *runtime, struct model_state *model, int load_ms);
+/* Of those that were loaded by request, this one alone stays, and those that are busy. */
+void runtime_evict_others(struct runtime *runtime, const struct model_state *model);
 void runtime_unload(struct runtime *runtime, struct model_state *model);
 uint64_t runtime_load_left_ms(const struct runtime *runtime, const struct model_state *model);
 /* An answer begins and ends. ttl_ms: when it has ended and no other comes, the model goes after it; 0: at once, -1: never. */
