@@ -22,8 +22,9 @@ struct answer {
 struct inference_request {
 	const char *model; /* NULL: the runtime chooses */
 	const struct json *messages;
-	const struct json *schema; /* NULL: free text */
+	const struct json *schema; /* NULL: free text. Members may be out of order (json_order): copy and print it, no more */
 	const char *schema_name;
+	bool json_only; /* without a schema: any JSON object */
 	const struct json *sampling; /* checked, by our names: {temperature, topP, …} */
 };
 

@@ -385,6 +385,7 @@ struct configuration *configuration_with_fingerprint(const struct configuration 
 	configuration->model_reported = from->model_reported;
 	configuration->simulated = from->simulated;
 	configuration->weights = from->weights;
+	configuration->rungs = from->rungs;
 	configuration->fingerprint = keep(configuration, fingerprint);
 	add_group_e(&writer, fingerprint);
 	configuration->digest = digest_values(configuration->record);

@@ -9,6 +9,7 @@
 
 #include "activities/adapter.h"
 #include "activities/runtime.h"
+#include "activities/schema_ladder.h"
 #include "workflow/base/list.h"
 
 enum { HOST_TEXT_LEN_MAX = 200, WEIGHTS_CHUNK = 1 << 20 };
@@ -52,6 +53,7 @@ struct configuration {
 	const char *model; /* the one to ask for; NULL: unknown */
 	bool model_reported;
 	struct weights weights;
+	struct schema_rungs rungs; /* what its runtime took of which schema; learned, no part of the record */
 };
 
 struct configuration_input {

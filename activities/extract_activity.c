@@ -263,7 +263,7 @@ static void on_loaded(struct document_wait *wait)
 		refuse(own, FAILURE_CONFIGURATION, "the section's bytes are not those of its digest");
 		return;
 	}
-	own->inference.messages = extraction_messages(arena, own->prompt, section, schema_of(own));
+	own->inference.messages = extraction_messages(arena, own->prompt, section, own->inference.schema);
 	if (own->inference.messages == NULL) {
 		detail_set(detail, "a message of the prompt would be longer than %d bytes (PROMPT_LEN_MAX)", PROMPT_LEN_MAX);
 		refuse(own, FAILURE_CONFIGURATION, detail);
@@ -343,7 +343,7 @@ int extract_activity_start(struct activities *activities, struct activity *activ
 	own->wait.on_done = on_loaded;
 	own->inference.work = &own->work;
 	own->inference.runtime = runtime;
-	own->inference.schema = schema_of(own);
+	own->inference.schema = schema_ordered(&activity->arena, schema_of(own));
 	own->inference.schema_name = "facts";
 	own->inference.sampling = sampling;
 	own->inference.on_slot = on_slot;

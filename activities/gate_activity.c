@@ -162,6 +162,8 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 	if (runtime == NULL)
 		return runtime_refuse_name(activities, name, error);
 	schema = strcmp(phase, "between") != 0 ? json_get(json_get(plan, "schema"), "document") : NULL;
+	if (schema != NULL)
+		schema = schema_ordered(arena, schema);
 	messages = make_messages(arena, plan, ask, schema);
 	if (messages == NULL)
 		return error_set(error, ERR_INVALID, "the gate's plan has neither a prompt nor messages, or too long ones (PROMPT_LEN_MAX)");

@@ -105,7 +105,7 @@ static void keep_bodies(struct inference *inference)
 	activity->result.response = arena_bytes(&activity->arena, buffer_bytes(&inference->transfer.received));
 	activity->result.status = inference->transfer.status;
 	activity->result.retry_after_ms = inference->transfer.retry_after_ms;
-	inference->work->connections = inference->transfer.connections;
+	inference->work->connections = inference->connections + inference->transfer.connections;
 	transfer_close(&inference->transfer);
 	inference->transfer_open = false;
 }
@@ -135,6 +135,14 @@ static void write_record(struct inference *inference)
 		json_set(arena, record, "usage", usage);
 	if (inference->sent_again > 0)
 		json_set_number(arena, record, "sentAgain", inference->sent_again);
+	if (inference->schema != NULL && (inference->rung != SCHEMA_FULL || inference->refused != NULL)) {
+		struct json *schema = json_object(arena);
+
+		json_set_text(arena, schema, "sent", schema_rung_name(inference->rung));
+		if (inference->refused != NULL)
+			json_set(arena, schema, "refused", inference->refused);
+		json_set(arena, record, "schema", schema);
+	}
 	if (configuration != NULL) {
 		json_set_digest(arena, record, "configuration", &configuration->digest);
 		if (configuration->simulated)
@@ -317,6 +325,56 @@ static void read_transfer(struct inference *inference)
 	}
 }
 
+/* ---- The schema ladder ---- */
+
+static void send_request(struct inference *inference);
+
+/* The runtime does not take what it was told of the schema: an error with status or, before any text, within the stream. */
+static bool schema_was_refused(const struct inference *inference)
+{
+	const struct answer *answer = &inference->answer;
+	const struct transfer *transfer = &inference->transfer;
+
+	if (inference->schema == NULL || inference->rung == SCHEMA_NONE || answer->text.len > 0 || answer->reasoning.len > 0 ||
+	    (transfer->end != TRANSFER_COMPLETE && transfer->end != TRANSFER_STOPPED))
+		return false;
+	if (transfer->status == 200)
+		return answer->failure == FAILURE_REFUSED && schema_is_refused(400, bytes_text(answer->detail));
+	return schema_is_refused(transfer->status, buffer_bytes(&transfer->received));
+}
+
+/* A request costs a few milliseconds, an attempt one of the few that a step has; so the rungs are requests of one attempt, and its record
+ * says which were refused, and how. */
+static void step_down(struct inference *inference)
+{
+	struct work *work = inference->work;
+	struct arena *arena = &work->activity->arena;
+	struct json *refusal = json_object(arena);
+
+	json_set_text(arena, refusal, "rung", schema_rung_name(inference->rung));
+	json_set_number(arena, refusal, "status", inference->transfer.status);
+	json_set_text(arena, refusal, "detail", inference->answer.detail);
+	if (inference->refused == NULL)
+		inference->refused = json_array(arena);
+	json_add(arena, inference->refused, refusal);
+	if (inference->rung == SCHEMA_FULL)
+		inference->plain = schema_plain(arena, inference->schema);
+	inference->rung = inference->rung == SCHEMA_FULL && inference->plain == NULL ? SCHEMA_JSON : inference->rung + 1;
+	stop_deadlines(inference);
+	inference->connections += inference->transfer.connections;
+	transfer_close(&inference->transfer);
+	inference->transfer_open = false;
+	sse_close(&inference->sse);
+	inference->sse_open = false;
+	answer_close(&inference->answer);
+	answer_init(&inference->answer);
+	inference->body_kind = BODY_UNSEEN;
+	stage_enter(work, &work->activity->result.stages.dispatch);
+	send_request(inference);
+}
+
+/* ---- The end of a transfer ---- */
+
 /* The transfer is over (or given up after the end marker): make an end of it. */
 static void conclude(struct inference *inference)
 {
@@ -336,6 +394,14 @@ static void conclude(struct inference *inference)
 	transfer_header(transfer, "Server", inference->server, sizeof(inference->server));
 	read_transfer(inference);
 	good = answer->failure == FAILURE_NONE;
+	if (!good && schema_was_refused(inference)) {
+		runtime_reached(inference->runtime);
+		step_down(inference);
+		return;
+	}
+	/* Remembered whatever becomes of the answer: it was begun. */
+	if (transfer->status == 200 && inference->refused != NULL)
+		schema_rungs_set(&inference->sent_under->rungs, inference->schema, inference->rung);
 	if (result->active_from_us != 0)
 		result->active_until_us = transfer->last_byte_us != 0 ? transfer->last_byte_us : now_us(work->activities);
 	if (transfer->status != 0)
@@ -396,10 +462,11 @@ static void on_connecting(struct transfer *transfer)
 	struct inference *inference = transfer->owner;
 	struct activity_result *result = &inference->work->activity->result;
 
-	if (result->active_from_us != 0)
+	if (inference->phase_kind != PHASE_CONNECT)
 		return;
 	stage_enter(inference->work, &result->stages.connect);
-	result->active_from_us = now_us(inference->work->activities);
+	if (result->active_from_us == 0)
+		result->active_from_us = now_us(inference->work->activities);
 }
 
 static void on_sending(struct transfer *transfer)
@@ -464,30 +531,26 @@ static void on_transferred(struct transfer *transfer)
 	conclude(transfer->owner);
 }
 
-static void on_configured(struct configuration_wait *wait)
+/* The same attempt, the same slot; by what the runtime has refused so far, another request. */
+static void send_request(struct inference *inference)
 {
-	struct inference *inference = CONTAINER_OF(wait, struct inference, wait);
 	struct work *work = inference->work;
 	struct activity *activity = work->activity;
 	struct runtime *runtime = inference->runtime;
 	struct arena *arena = &activity->arena;
 	struct inference_request request = {
+		.model = inference->sent_under->model,
 		.messages = inference->messages,
-		.schema = inference->schema,
+		.schema = inference->rung == SCHEMA_FULL ? inference->schema : inference->rung == SCHEMA_PLAIN ? inference->plain : NULL,
 		.schema_name = inference->schema_name,
+		.json_only = inference->rung == SCHEMA_JSON,
 		.sampling = inference->sampling,
 	};
+	/* Another request needs another key: who answers by keys would answer with the refusal. */
+	const char *key = activity->idempotency_key, *rung = inference->rung == SCHEMA_FULL ? "" : schema_rung_name(inference->rung);
 	struct buffer body;
 	struct error error;
 
-	if (wait->configuration == NULL) {
-		runtime_leave(runtime, &inference->slot);
-		fail(inference, wait->failure, "%s", wait->detail);
-		return;
-	}
-	inference->sent_under = wait->configuration;
-	wait->configuration = NULL;
-	request.model = inference->sent_under->model;
 	buffer_init(&body, ACTIVITY_BODY_MAX);
 	json_print(runtime->adapter->make_request(arena, &request), &body);
 	if (body.overflow) {
@@ -503,10 +566,9 @@ static void on_configured(struct configuration_wait *wait)
 		.method = "POST",
 		.url = arena_printf(arena, "%s%s", runtime->config.url, runtime->adapter->request_path),
 		.headers = runtime_headers(runtime, arena,
-					   arena_printf(arena, "Content-Type: application/json\nAccept: text/event-stream, application/json\n%s%s%s",
-							activity->idempotency_key != NULL ? "Idempotency-Key: " : "",
-							activity->idempotency_key != NULL ? activity->idempotency_key : "",
-							activity->idempotency_key != NULL ? "\n" : "")),
+					   arena_printf(arena, "Content-Type: application/json\nAccept: text/event-stream, application/json\n%s%s%s%s%s",
+							key != NULL ? "Idempotency-Key: " : "", key != NULL ? key : "",
+							key != NULL && rung[0] != '\0' ? "/" : "", key != NULL ? rung : "", key != NULL ? "\n" : "")),
 		.body = activity->result.request,
 		.has_body = true,
 		.body_max = ACTIVITY_BODY_MAX,
@@ -517,6 +579,7 @@ static void on_configured(struct configuration_wait *wait)
 		.on_done = on_transferred,
 		.owner = inference,
 	};
+	inference->phase_kind = PHASE_CONNECT;
 	if (transfer_start(work->activities->curl, &inference->transfer, &error) != 0) {
 		transfer_close(&inference->transfer);
 		runtime_leave(runtime, &inference->slot);
@@ -527,11 +590,28 @@ static void on_configured(struct configuration_wait *wait)
 	inference->state = INFERENCE_SENT;
 	sse_init(&inference->sse, on_event, inference);
 	inference->sse_open = true;
-	inference->phase_kind = PHASE_CONNECT;
 	inference->phase = deadline_new(work->activities, on_phase_due, inference);
 	inference->total = deadline_new(work->activities, on_total_due, inference);
 	deadline_start(inference->phase, runtime->config.connect_ms);
 	deadline_start(inference->total, runtime->config.total_ms);
+}
+
+static void on_configured(struct configuration_wait *wait)
+{
+	struct inference *inference = CONTAINER_OF(wait, struct inference, wait);
+
+	if (wait->configuration == NULL) {
+		runtime_leave(inference->runtime, &inference->slot);
+		fail(inference, wait->failure, "%s", wait->detail);
+		return;
+	}
+	inference->sent_under = wait->configuration;
+	wait->configuration = NULL;
+	if (inference->schema != NULL)
+		inference->rung = schema_rungs_get(&inference->sent_under->rungs, inference->schema);
+	if (inference->rung == SCHEMA_PLAIN)
+		inference->plain = schema_plain(&inference->work->activity->arena, inference->schema);
+	send_request(inference);
 }
 
 /* ---- Life ---- */
@@ -710,10 +790,17 @@ struct json *inference_evidence(const struct inference *inference, struct arena 
 {
 	const struct answer *answer = &inference->answer;
 	const struct activity_result *result = &inference->work->activity->result;
-	struct json *evidence = json_object(arena), *configuration = json_object(arena);
+	struct json *evidence = json_object(arena), *configuration = json_object(arena), *request;
 
 	json_set(arena, evidence, "sampling", inference->sampling_sent);
-	json_set(arena, evidence, "request", describe_body(arena, "application/json", result->request));
+	request = describe_body(arena, "application/json", result->request);
+	if (inference->rung != SCHEMA_FULL) {
+		struct json *annotations = json_object(arena);
+
+		json_set_text(arena, annotations, "schemaSent", schema_rung_name(inference->rung));
+		json_set(arena, request, "annotations", annotations);
+	}
+	json_set(arena, evidence, "request", request);
 	json_set(arena, evidence, "response",
 		 describe_body(arena, inference->body_kind == BODY_WHOLE ? "application/json" : "text/event-stream", result->response));
 	json_set(arena, evidence, "model", describe_model(inference, arena));

@@ -2,7 +2,8 @@
  * `call: inference` and the extraction of a section share. Loop thread.
  *
  *     queued ─▶ preparing ─▶ configuring ─▶ sent ─▶ confirming ─▶ over
- *        └──────────┴─────────────┴───────────┴─────────┴──▶ over, by inference_cancel() or a failure
+ *        │          │             │        ▲ └─┤ the schema was refused: sent again, a rung lower (schema_ladder.h)
+ *        └──────────┴─────────────┴────────────┴────────┴──▶ over, by inference_cancel() or a failure
  *
  * The slot is given back when the transfer is over: reading and grounding an answer keeps nobody waiting. A further attempt
  * can begin only after that, when the connection of this one is gone. New here? Read inference_start(), then on_data(). */
@@ -10,6 +11,7 @@
 
 #include "activities/adapter.h"
 #include "activities/runtimes.h"
+#include "activities/schema_ladder.h"
 #include "activities/sse.h"
 
 enum {
@@ -34,7 +36,7 @@ struct inference {
 	struct work *work;
 	struct runtime *runtime;
 	const struct json *messages;
-	const struct json *schema; /* NULL: free text */
+	const struct json *schema; /* from schema_ordered(); NULL: free text */
 	const char *schema_name;
 	struct json *sampling; /* from inference_sampling() */
 	inference_cb on_slot; /* fill in `messages`, now or later; then inference_send() or inference_end() */
@@ -48,6 +50,7 @@ struct inference {
 	struct configuration *configuration; /* that the answer was given under; held */
 	struct json *sampling_sent; /* our names, seed as text */
 	struct json *reproducibility; /* gates_describe() */
+	enum schema_rung rung; /* how much of the schema was sent; without a schema SCHEMA_FULL */
 
 	/* Its own. */
 	enum inference_state state;
@@ -57,6 +60,9 @@ struct inference {
 	unsigned confirmations;
 	struct transfer transfer;
 	bool transfer_open;
+	const struct json *plain; /* schema_plain(), once it was asked for */
+	struct json *refused; /* [{"rung", "status", "detail"}], NULL: nothing was */
+	long connections; /* of the requests before this one */
 	unsigned sent_again; /* by curl, since a reused connection broke before any byte came */
 	struct deadline *phase, *total;
 	enum { PHASE_CONNECT, PHASE_FIRST_TOKEN, PHASE_TOKENS, PHASE_END } phase_kind;

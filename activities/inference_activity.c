@@ -221,7 +221,7 @@ int inference_activity_start(struct activities *activities, struct activity *act
 	own->inference.work = &own->work;
 	own->inference.runtime = runtime;
 	own->inference.messages = messages;
-	own->inference.schema = schema;
+	own->inference.schema = schema != NULL ? schema_ordered(arena, schema) : NULL;
 	own->inference.schema_name = "answer";
 	own->inference.sampling = sampling;
 	own->inference.on_slot = inference_send;

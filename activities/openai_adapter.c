@@ -49,6 +49,11 @@ static struct json *make_request(struct arena *arena, const struct inference_req
 		json_set_text(arena, format, "type", "json_schema");
 		json_set(arena, format, "json_schema", schema);
 		json_set(arena, body, "response_format", format);
+	} else if (request->json_only) {
+		struct json *format = json_object(arena);
+
+		json_set_text(arena, format, "type", "json_object");
+		json_set(arena, body, "response_format", format);
 	}
 	return body;
 }

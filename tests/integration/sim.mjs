@@ -295,6 +295,18 @@ await test('ignoreStream answers with plain JSON, noDone leaves out the end mark
 	equal([read(stream.text).done, read(stream.text).finish, stream.broken], [false, 'stop', null], 'no end mark');
 });
 
+await test('plainSchemas, noSchemas and noFormats refuse what runtimes with simple grammars, or with none, refuse', async () => {
+	const formats = [undefined, { type: 'json_object' }, ...[{ type: 'object', properties: { a: { type: 'string' } }, required: ['a'] }, { type: 'object', properties: { a: { type: 'string' } } },
+		{ type: 'object', properties: { a: { type: 'array', items: { type: 'string', pattern: 'x' } } }, required: ['a'] }].map(schema => ({ type: 'json_schema', json_schema: { name: 'a', schema } }))];
+	for (const [taken, statuses] of Object.entries({ noDone: [200, 200, 200, 200, 200], plainSchemas: [200, 200, 200, 400, 400], noSchemas: [200, 200, 400, 400, 400], noFormats: [200, 400, 400, 400, 400] })) {
+		await script(sim, { options: { [taken]: true } });
+		const answers = [];
+		for (const response_format of formats)
+			answers.push((await chat(sim, request('x', { response_format }))).status);
+		equal(answers, statuses, taken);
+	}
+});
+
 await test('another model by script or command line', async () => {
 	await script(sim, { model: 'tiny "1"' });
 	equal(read((await chat(sim, request('x', { model: 'tiny "1"' }))).text).done, true, 'script');
@@ -541,7 +553,7 @@ await test('a script with a mistake is refused with its place, and the old one s
 	const bad = [[{ faults: [{ on: 1, kind: 'nope' }] }, '/faults/0/kind'], [{ cadance: {} }, 'cadance'], [{ faults: [{ kind: 'close' }] }, '/faults/0'],
 		[{ answer: { mode: 'weighted', answers: [] } }, '/answer/answers'], [{ answer: { mode: 'fixed', answers: [{ text: 1 }] } }, '/answer/answers/0/text'],
 		[{ cadence: { chunkMs: -1 } }, '/cadence/chunkMs'], [{ faults: [{ on: 0, kind: 'close' }] }, '/faults/0/on'],
-		[{ options: { noDone: 1 } }, '/options/noDone'], [{ faults: [{ on: 1, kind: 'status', status: 200 }] }, '/faults/0/status'], [[], 'object'],
+		[{ options: { noDone: 1 } }, '/options/noDone'], [{ options: { noSchemas: 'some' } }, '/options/noSchemas'], [{ faults: [{ on: 1, kind: 'status', status: 200 }] }, '/faults/0/status'], [[], 'object'],
 		[{ faults: Array(10001).fill({ on: 1, kind: 'close' }) }, 'at most 10000'],
 		[{ answer: { mode: 'fixed', ...texts(Array(10001).fill('x')) } }, '1 to 10000']];
 	for (const [text, place] of bad) {

@@ -9,10 +9,49 @@ enum { STOPS_MAX = 4, PREFIX_BYTES_MAX = 16 * 1024, PAGE_BYTES_MAX = 8 * 1024 };
 
 /* ---- The request ---- */
 
+/* As a runtime whose grammars know a few keywords and no optional properties; the message names the place, as those of such runtimes do. */
+static int require_plain(const struct json *schema, unsigned depth, struct error *error)
+{
+	static const char known[] = " type properties required items enum const anyOf additionalProperties $ref $defs definitions ";
+	const struct json *properties = json_get(schema, "properties"), *required = json_get(schema, "required"), *choice = json_get(schema, "anyOf");
+	char word[64];
+
+	if (depth > SCHEMA_DEPTH_MAX)
+		return error_set(error, ERR_INVALID, "response_format: the schema nests deeper than %d levels", SCHEMA_DEPTH_MAX);
+	for (size_t i = 0; json_is(schema, JSON_OBJECT) && i < json_count(schema); i++) {
+		snprintf(word, sizeof(word), " %.60s ", schema->object.members[i].name);
+		if (strstr(known, word) == NULL)
+			return error_set(error, ERR_INVALID, "schema: keyword not supported: %.60s", schema->object.members[i].name);
+	}
+	for (size_t i = 0; i < json_count(properties); i++) {
+		const struct json_member *property = &properties->object.members[i];
+		bool found = false;
+
+		for (size_t r = 0; r < json_count(required) && !found; r++)
+			found = json_is(json_at(required, r), JSON_STRING) && strcmp(json_at(required, r)->string.text, property->name) == 0;
+		if (!found)
+			return error_set(error, ERR_INVALID, "schema: every property must be required (not required: %.60s)", property->name);
+		if (require_plain(property->value, depth + 1, error) != 0)
+			return ERR_INVALID;
+	}
+	for (size_t i = 0; i < json_count(choice); i++)
+		if (require_plain(json_at(choice, i), depth + 1, error) != 0)
+			return ERR_INVALID;
+	return json_get(schema, "items") == NULL ? 0 : require_plain(json_get(schema, "items"), depth + 1, error);
+}
+
+static int check_format(const struct kind_options *options, const struct ask *ask, struct error *error)
+{
+	if (options->no_formats && (ask->json_only || ask->schema != NULL))
+		return error_set(error, ERR_INVALID, "'response_format.type' must be 'text'");
+	if (options->no_schemas && ask->schema != NULL)
+		return error_set(error, ERR_INVALID, "'response_format.type' must be 'text' or 'json_object'");
+	return options->plain_schemas && ask->schema != NULL ? require_plain(ask->schema, 0, error) : 0;
+}
+
 static int read_ask(struct sim *sim, const struct http_connection *connection, const struct json *body, struct arena *arena,
 	struct ask *ask, struct error *error)
 {
-	(void)sim;
 	(void)connection;
 	ask->model = json_get_text(body, "model");
 	if (ask->model == NULL)
@@ -26,7 +65,8 @@ static int read_ask(struct sim *sim, const struct http_connection *connection, c
 	    request_read_limit(body, "max_tokens", ask, error) != 0 ||
 	    request_read_limit(body, "max_completion_tokens", ask, error) != 0 || /* the later one wins, as OpenAI has it */
 	    request_read_stops(json_get(body, "stop"), STOPS_MAX, ask, error) != 0 ||
-	    request_read_format(json_get(body, "response_format"), ask, error) != 0)
+	    request_read_format(json_get(body, "response_format"), ask, error) != 0 ||
+	    check_format(&sim->script->options, ask, error) != 0)
 		return ERR_INVALID;
 	return 0;
 }

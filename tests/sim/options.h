@@ -26,6 +26,7 @@ struct kind_options {
 	bool server_info, tokenizer_info, load_tracking, prompt_tokens_details, request_metrics, force_include_usage, engine_dead;
 	bool deterministic, cache_report;
 	bool api_v0, api_v1;
+	bool plain_schemas, no_schemas, no_formats; /* what gets 400 of response_format */
 	int slots;                /* answers made at once; 0: no limit */
 	int queue_max;            /* requests that wait for a slot; 0: no limit */
 	int context_tokens;       /* 0: no limit */

@@ -1323,6 +1323,28 @@ struct json *json_copy(struct arena *arena, const struct json *json)
 	return copy;
 }
 
+void json_order(struct json *object, const struct json *names)
+{
+	size_t placed = 0;
+
+	for (size_t i = 0; i < json_count(names); i++) {
+		const struct json *name = json_at(names, i);
+		size_t at = placed;
+		struct json_member member;
+
+		if (!json_is(name, JSON_STRING))
+			continue;
+		while (at < json_count(object) && (object->object.members[at].name_len != name->string.len ||
+						   memcmp(object->object.members[at].name, name->string.text, name->string.len) != 0))
+			at++;
+		if (at >= json_count(object))
+			continue;
+		member = object->object.members[at];
+		memmove(&object->object.members[placed + 1], &object->object.members[placed], (at - placed) * sizeof(member));
+		object->object.members[placed++] = member;
+	}
+}
+
 /* ---- Looking ---- */
 
 bool json_is(const struct json *json, enum json_type type)

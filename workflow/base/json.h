@@ -97,7 +97,10 @@ void json_set_number(struct arena *arena, struct json *object, const char *name,
 void json_set_boolean(struct arena *arena, struct json *object, const char *name, bool value);
 void json_set_digest(struct arena *arena, struct json *object, const char *name, const struct digest *digest); /* {"sha256": hex} */
 bool json_remove(struct json *object, const char *name);
-struct json *json_copy(struct arena *arena, const struct json *json); /* deep */
+struct json *json_copy(struct arena *arena, const struct json *json); /* deep; keeps the order of members */
+/* For readers to whom the order of members means something, as to a grammar made of a schema: the members that `names` (an array of texts) lists
+ * come first, in its order. From then on the object can only be copied and printed: json_get() and json_set() want sorted members. */
+void json_order(struct json *object, const struct json *names);
 
 /* Looking. All take NULL and the wrong type and then answer NULL, the fallback, or false. */
 struct json *json_get(const struct json *object, const char *name);

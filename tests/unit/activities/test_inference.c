@@ -596,6 +596,106 @@ START_TEST(a_key_that_comes_back_is_blotted_out)
 }
 END_TEST
 
+#define ASK_NUMBER                                                                                                                       \
+	"{\"runtime\":\"r\",\"prompt\":\"Give a number.\",\"schema\":{\"document\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":"   \
+	"\"integer\",\"minimum\":3},\"more\":{\"type\":\"string\"}},\"required\":[\"n\"]}}}"
+
+/* What a runtime refuses of a schema is left out of the next request of the same attempt, rung by rung; the record and the evidence say what
+ * was sent and why, and the next attempt begins at the rung that was taken. The slot is one throughout. */
+START_TEST(refused_schemas_go_down_the_ladder)
+{
+	static const struct {
+		const char *option, *taken;
+		unsigned refused;
+		const char *in_request; /* of the last request */
+	} rows[] = {
+		{"noDone", "full", 0, "\"minimum\":3"},
+		{"plainSchemas", "plain", 1, "\"schema\":{\"anyOf\":[{\"additionalProperties\":false,\"properties\":{\"n\":{\"type\":\"integer\"}},\"required\":[\"n\"]"},
+		{"noSchemas", "json", 2, "\"response_format\":{\"type\":\"json_object\"}"},
+		{"noFormats", "none", 3, "\"messages\":[{\"content\":\"Give a number.\",\"role\":\"user\"}],\"model\":\"m\",\"stream\":true"},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		char script[200];
+
+		snprintf(script, sizeof(script), "{\"answer\":{\"mode\":\"fixed\",\"answers\":[{\"text\":\"{\\\"n\\\":5}\"}]},\"options\":{\"%s\":true}}", rows[i].option);
+		open_sim(script);
+		rig.runtimes[0].concurrency = 1;
+		rig_open(&rig);
+		for (unsigned again = 0; again < 2; again++) {
+			struct task task;
+			struct activity_result *result = &task.activity.result;
+			const struct json *schema, *refused;
+			const char *request;
+			struct arena arena;
+
+			task_init(&task, ACTIVITY_INFERENCE, ASK_NUMBER);
+			task.activity.idempotency_key = "key";
+			task_run(&rig, &task);
+			ck_assert_msg(result->ok, "%s: %s", rows[i].taken, result->detail);
+			ck_assert_double_eq(json_get_number(json_get(result->output, "json"), "n", 0), 5);
+			request = arena_text_len(&task.arena, (const char *)result->request.data, result->request.len);
+			ck_assert_msg(strstr(request, rows[i].in_request) != NULL, "%s: %s", rows[i].taken, request);
+			schema = json_get(result->record, "schema");
+			refused = json_get(schema, "refused");
+			ck_assert_uint_eq(json_count(refused), again ? 0 : rows[i].refused);
+			if (rows[i].refused == 0)
+				ck_assert_ptr_null(schema);
+			else
+				ck_assert_str_eq(json_get_text(schema, "sent"), rows[i].taken);
+			if (json_count(refused) > 0) {
+				ck_assert_str_eq(json_get_text(json_at(refused, 0), "rung"), "full");
+				ck_assert_double_eq(json_get_number(json_at(refused, 0), "status", 0), 400);
+				ck_assert_ptr_nonnull(strstr(json_get_text(json_at(refused, 0), "detail"), i == 1 ? "required" : "response_format"));
+			}
+			ck_assert_pstr_eq(json_get_text(json_get(json_get(result->evidence, "request"), "annotations"), "schemaSent"), rows[i].refused ? rows[i].taken : NULL);
+			ck_assert_int_eq(stages_sum(&result->stages), (int64_t)(rig.last_now_us - rig.first_now_us));
+			arena_init(&arena);
+			ck_assert_double_eq(json_get_number(sim_state(&sim, &arena), "requests", 0), (again ? 2 : 1) + rows[i].refused);
+			ck_assert_double_eq(json_get_number(sim_state(&sim, &arena), "maxInFlight", 0), 1);
+			/* Each request has a key of its own. */
+			ck_assert_double_eq(json_get_number(json_get(json_get(sim_state(&sim, &arena), "byIdempotencyKey"), arena_printf(&arena, rows[i].refused ? "key/%s" : "key", rows[i].taken)), "requests", 0), again ? 2 : 1);
+			arena_close(&arena);
+			task_close(&task);
+		}
+		close_sim();
+	}
+}
+END_TEST
+
+/* A plainer schema was sent, but the whole one counts. An error that is none of the schema's is told as it came, with no second request; where
+ * all rungs are refused, the last refusal is the failure. */
+START_TEST(the_whole_schema_counts)
+{
+	struct arena arena;
+
+	open_sim("{\"answer\":{\"mode\":\"fixed\",\"answers\":[{\"text\":\"{\\\"n\\\":2}\"}]},\"options\":{\"plainSchemas\":true}}");
+	rig_open(&rig);
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK_NUMBER, FAILURE_SCHEMA_INVALID, "at least 3");
+	sim_set_script(&sim, "{\"faults\":[{\"on\":{\"every\":1},\"kind\":\"status\",\"status\":400}]}");
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK_NUMBER, FAILURE_REFUSED, "the runtime answered 400");
+	arena_init(&arena);
+	ck_assert_double_eq(json_get_number(sim_state(&sim, &arena), "requests", 0), 1);
+	arena_close(&arena);
+	close_sim();
+
+	open_stub();
+	stub.pieces[0].text = "HTTP/1.1 400 No\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"error\":\"no schema, and none of anything else\"}";
+	rig_open(&rig);
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK_NUMBER, FAILURE_REFUSED, "none of anything else");
+	ck_assert_uint_eq(stub.requests, SCHEMA_RUNG_COUNT);
+	rig_close(&rig);
+
+	/* In a stream that began well, but before any text. */
+	open_stub();
+	stub.pieces[0].text = SSE_HEAD "data: {\"error\":{\"message\":\"grammar: not this one\",\"code\":400}}\n\n";
+	rig_open(&rig);
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK_NUMBER, FAILURE_REFUSED, "not this one");
+	ck_assert_uint_eq(stub.requests, SCHEMA_RUNG_COUNT);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("inference");
@@ -624,6 +724,8 @@ int main(void)
 	tcase_add_test(cases, nonsense_is_refused);
 	tcase_add_test(cases, bodies_are_bounded);
 	tcase_add_test(cases, schema_is_checked);
+	tcase_add_test(cases, refused_schemas_go_down_the_ladder);
+	tcase_add_test(cases, the_whole_schema_counts);
 	tcase_add_test(cases, arguments_are_checked);
 	tcase_add_test(cases, request_carries_all);
 	suite_add_tcase(suite, cases);

@@ -1183,7 +1183,32 @@ START_TEST(each_byte_counts_at_each_place)
 }
 END_TEST
 
+/* Members that are named come first, in that order, and a copy keeps it; names of nothing, and what is no name, change nothing. */
+START_TEST(order_is_given)
+{
+	static const struct {
+		const char *names, *expected;
+	} rows[] = {
+		{"[]", "{\"a\":1,\"b\":2,\"c\":3}"},
+		{"[\"c\"]", "{\"c\":3,\"a\":1,\"b\":2}"},
+		{"[\"c\",\"x\",7,\"b\",\"c\",\"a\"]", "{\"c\":3,\"b\":2,\"a\":1}"},
+		{"null", "{\"a\":1,\"b\":2,\"c\":3}"},
+	};
+	struct arena arena;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct json *object = json_parse(&arena, BYTES_OF("{\"c\":3,\"b\":2,\"a\":1}"), JSON_STRICT, NULL, NULL);
+
+		json_order(object, json_parse(&arena, bytes_text(rows[i].names), JSON_STRICT, NULL, NULL));
+		ck_assert(bytes_equal_text(json_print_arena(json_copy(&arena, object), &arena), rows[i].expected));
+	}
+	json_order(json_number(&arena, 1), json_array(&arena));
+	arena_close(&arena);
+}
+END_TEST
+
 SUITE_ABORTS(stop_on_infinity, stop_on_nan, stop_on_text_that_is_not_utf8, stop_on_nul_in_text, stop_on_name_that_is_not_utf8, stop_on_adding_nothing)
 SUITE_MAIN("base-json", documents, documents_with_nul, third_party_documents, numbers, number_texts, refused_texts, stricter_than_the_standard, number_stream,
 	   short_decimals_stay, long_number_texts, random_doubles_come_back, locale_does_not_matter, faults_have_places, depth_has_a_limit, prefixes_are_refused, damaged_texts, large_objects, large_arrays, print_respects_the_maximum,
-	   utf8_is_validated, objects_stay_sorted, values_are_made, pretty_print, copies_are_deep, looking_never_fails, equality_is_that_of_prints, pointers, stored_numbers_read_back, strictness_is_known, each_byte_counts_at_each_place)
+	   utf8_is_validated, objects_stay_sorted, values_are_made, pretty_print, copies_are_deep, looking_never_fails, equality_is_that_of_prints, pointers, stored_numbers_read_back, strictness_is_known, order_is_given, each_byte_counts_at_each_place)
