@@ -711,6 +711,54 @@ function named(text) {
 	await done(sim);
 }
 
+// ---- transformers ----
+
+{
+	const sim = await startKind('transformers');
+	const chat = '/v1/chat/completions';
+	const error = (status, message) => answer => {
+		equal([answer.status, Object.keys(answer.json)], [status, ['detail']], answer.text);
+		check(answer.json.detail.includes(message), answer.text);
+	};
+	await script(sim, { answer: one('Prague.', { reasoning: 'Look' }) });
+	await table(sim, [
+		['health', 'GET', '/health', null, ({ json }) => equal(json, { status: 'ok' }, 'health')],
+		['models', 'GET', '/v1/models', null, ({ json }) => equal(json.data[0].id, MODEL, 'model')],
+		['load_model tells its progress', 'POST', '/load_model', { model: MODEL }, answer => equal(events(answer.text).map(event => event.status), ['loading', 'ready'], 'events')],
+		['load_model without a model', 'POST', '/load_model', {}, error(422, 'model')],
+		['a plain answer without nulls, reasoning in the text', 'POST', chat, { model: MODEL, messages: user('Where?') }, ({ json, headers }) => {
+			equal(json, { id: json.id, object: 'chat.completion', created: json.created, model: `${MODEL}@main`, system_fingerprint: '',
+				choices: [{ index: 0, message: { role: 'assistant', content: '<think>Look</think>Prague.' }, finish_reason: 'stop' }], usage: { prompt_tokens: 2, completion_tokens: 3, total_tokens: 5 } }, 'answer');
+			check(/^[0-9a-f]{16}$/.test(headers['x-request-id']), 'x-request-id is made');
+		}],
+		['the revision is confirmed', 'POST', chat, { model: `${MODEL}@0123456789abcdef`, messages: user('x') }, ({ json }) => equal(json.model, `${MODEL}@0123456789abcdef`, 'model')],
+		['a stream ends with usage, and no [DONE]', 'POST', chat, { model: MODEL, messages: user('Where?'), stream: true }, answer =>
+			equal(events(answer.text).map(event => [event.choices[0].delta, event.choices[0].finish_reason, event.usage?.total_tokens]), [[{ role: 'assistant' }, undefined, undefined],
+				[{ content: '<think>' }, undefined, undefined], [{ content: 'Look' }, undefined, undefined], [{ content: '</think>' }, undefined, undefined], [{ content: 'Prague.' }, undefined, undefined],
+				[{}, 'stop', 5]], 'events')],
+		['unknown keys', 'POST', chat, { model: MODEL, messages: user('x'), nonsense: 1, top_k: 1 }, error(422, "Unexpected keys in the request: {'nonsense', 'top_k'}")],
+		['unsupported fields', 'POST', chat, { model: MODEL, messages: user('x'), response_format: {}, max_completion_tokens: 1 }, error(422, "Unsupported fields in the request: {'max_completion_tokens', 'response_format'}")],
+		['many long keys', 'POST', chat, Object.fromEntries(Array.from({ length: 99 }, (_, i) => ['ž'.repeat(30) + i, 1])), error(422, 'Unexpected keys')],
+		['another model', 'POST', chat, { model: 'x', messages: user('x') }, error(404, 'x is not available')],
+		['a generation config that is no text', 'POST', chat, { model: MODEL, messages: user('x'), generation_config: {} }, error(422, 'generation_config')],
+		['a limit', 'POST', chat, { model: MODEL, messages: user('x'), max_tokens: 2 }, ({ json }) => equal([json.choices[0].finish_reason, json.choices[0].message.content], ['length', '<think>Look</think>Prag'], 'length')],
+		['unknown paths', 'GET', '/version', null, error(404, 'Not Found')],
+	]);
+	await refuseNonsense(sim, [chat, '/load_model'], json => typeof json.detail === 'string', (path, body) => path !== '/load_model' || !body.includes(MODEL));
+
+	await test('transformers: the request id is kept, a generation config counts, and 1,024 tokens are the default', async () => {
+		equal((await post(sim, chat, { model: MODEL, messages: user('x') }, { headers: { 'x-request-id': 'r1' } })).headers['x-request-id'], 'r1', 'id');
+		await script(sim, { answer: { ...one('x'.repeat(8000)), greedy: { text: 'greedy' } } });
+		const get1 = async more => (await post(sim, chat, { model: MODEL, messages: user('x'), ...more })).json;
+		equal([(await get1({})).usage.completion_tokens, (await get1({ generation_config: '{"max_new_tokens":1500}' })).usage.completion_tokens, (await get1({ generation_config: '{"do_sample":false}' })).choices[0].message.content,
+			(await get1({ temperature: 0 })).choices[0].message.content], [1024, 1500, 'greedy', 'greedy'], 'limits');
+		await script(sim, { faults: [{ on: 1, kind: 'errorEvent' }], options: { revision: 'abc' } });
+		const failing = events((await post(sim, chat, { model: MODEL, messages: user('x'), stream: true })).text);
+		equal([failing.at(-1), failing[0].model], [{ error: 'the simulator was told to fail' }, `${MODEL}@abc`], 'error');
+	});
+	await done(sim);
+}
+
 // ---- Answer models that need a runtime's state ----
 
 {

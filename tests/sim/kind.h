@@ -51,4 +51,4 @@ struct kind {
 	void (*print_error)(const struct refusal *refusal, const char *message, struct buffer *out); /* of requests without a dialect */
 };
 
-extern const struct kind openai_kind, llamacpp_kind, vllm_kind, ollama_kind, sglang_kind, lmstudio_kind;
+extern const struct kind openai_kind, llamacpp_kind, vllm_kind, ollama_kind, sglang_kind, lmstudio_kind, transformers_kind;

@@ -10,13 +10,14 @@
 #include "tests/sim/sim.h"
 #include "workflow/base/check.h"
 
-static const struct kind *const kinds[] = {&openai_kind, &llamacpp_kind, &vllm_kind, &ollama_kind, &sglang_kind, &lmstudio_kind};
+static const struct kind *const kinds[] = {&openai_kind, &llamacpp_kind, &vllm_kind, &ollama_kind, &sglang_kind, &lmstudio_kind,
+	&transformers_kind};
 
 static const char usage[] =
 	"usage: reprise-sim [options]\n"
 	"A simulated LLM runtime on 127.0.0.1. Prints one line when it is ready.\n"
 	"  --kind KIND            openai, llamacpp, vllm, ollama, sglang,\n"
-	"                         lmstudio\n"
+	"                         lmstudio, transformers\n"
 	"  --port N               0, the default, lets the system choose\n"
 	"  --control-port N       serve /__sim/state, /__sim/script, /__sim/reset,\n"
 	"                         /__sim/reload, /__sim/flush there\n"
