@@ -244,6 +244,7 @@ int activity_start(struct activities *activities, struct activity *activity, str
 	arena_init(&activity->arena);
 	activity->result = (struct activity_result){0};
 	activity->work = NULL;
+	activity->spooled = NULL;
 	list_init(&activity->link);
 	CHECK(activity->kind < ACTIVITY_KIND_COUNT && starters[activity->kind] != NULL);
 	if (activities->closing)

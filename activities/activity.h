@@ -84,6 +84,7 @@ struct activity {
 
 	struct list link; /* the activities' own */
 	void *work; /* the kind's own, while under way */
+	void *spooled; /* on_text's own */
 };
 
 /* What the activities need from the daemon. */
@@ -113,6 +114,8 @@ struct activity_ports {
 	int64_t (*wall_ms)(void *arg);
 	void (*load_content)(void *arg, struct content_load *load); /* later, never inside the call */
 	void (*note_configuration)(void *arg, struct configuration_note *note); /* later, never inside the call */
+	/* A model has written this; the pieces of an attempt, one after the other, are its text (or its reasoning). May be NULL. */
+	void (*on_text)(void *arg, struct activity *activity, struct bytes text, bool is_reasoning);
 	void (*on_answer)(void *arg); /* an answer begins to arrive, or is complete: soon an attempt may end. May be NULL */
 };
 

@@ -325,6 +325,22 @@ static void read_transfer(struct inference *inference)
 	}
 }
 
+static void tell_text(struct inference *inference)
+{
+	const struct activity_ports *ports = &inference->work->activities->ports;
+	struct activity *activity = inference->work->activity;
+	struct bytes text = buffer_bytes(&inference->answer.text), reasoning = buffer_bytes(&inference->answer.reasoning);
+
+	if (ports->on_text == NULL)
+		return;
+	if (reasoning.len > inference->reasoning_told)
+		ports->on_text(ports->arg, activity, (struct bytes){reasoning.data + inference->reasoning_told, reasoning.len - inference->reasoning_told}, true);
+	if (text.len > inference->text_told)
+		ports->on_text(ports->arg, activity, (struct bytes){text.data + inference->text_told, text.len - inference->text_told}, false);
+	inference->reasoning_told = reasoning.len;
+	inference->text_told = text.len;
+}
+
 /* ---- The schema ladder ---- */
 
 static void send_request(struct inference *inference);
@@ -393,6 +409,7 @@ static void conclude(struct inference *inference)
 		stage_enter(work, &result->stages.parse);
 	transfer_header(transfer, "Server", inference->server, sizeof(inference->server));
 	read_transfer(inference);
+	tell_text(inference); /* of an answer in one piece */
 	good = answer->failure == FAILURE_NONE;
 	if (!good && schema_was_refused(inference)) {
 		runtime_reached(inference->runtime);
@@ -501,8 +518,10 @@ static bool on_event(void *arg, const char *name, struct bytes data)
 	if (!inference->runtime->adapter->read_event(&inference->answer, name, data, &token))
 		return false;
 	/* Comments, pings and empty pieces do not count: only text shows that the model is at work. */
-	if (token)
+	if (token) {
 		on_token(inference);
+		tell_text(inference);
+	}
 	if (inference->answer.ended && !had_ended) {
 		inference->phase_kind = PHASE_END;
 		deadline_start(inference->phase, INFERENCE_END_MS);

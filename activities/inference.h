@@ -68,6 +68,7 @@ struct inference {
 	enum { PHASE_CONNECT, PHASE_FIRST_TOKEN, PHASE_TOKENS, PHASE_END } phase_kind;
 	struct sse sse;
 	bool sse_open;
+	size_t text_told, reasoning_told; /* bytes of the answer that on_text has */
 	enum { BODY_UNSEEN, BODY_STREAM, BODY_WHOLE, BODY_OTHER } body_kind;
 	char server[256];
 };

@@ -170,7 +170,7 @@ const char *value_text(struct arena *arena, const struct json *value); /* text a
 
 /* One function per verb. */
 #define VERB_FUNCTIONS(X)                                                                                             \
-	X(submit) X(list) X(count) X(show) X(result) X(events) X(retry) X(replay) X(overhead) X(cancel) X(kill) X(pause) X(resume) X(extract) X(infer) X(gate)    \
+	X(submit) X(list) X(count) X(show) X(result) X(events) X(tokens) X(retry) X(replay) X(overhead) X(cancel) X(kill) X(pause) X(resume) X(extract) X(infer) X(gate)    \
 	X(fact_list) X(fact_show) X(fact_verify) X(fact_export) X(journal_verify) X(journal_export) X(journal_stats) X(journal_compact) X(journal_backup) X(journal_restore) X(doctor) X(purge) X(document_erase) X(key_list)        \
 	X(key_generate) X(key_export) X(definition_add) X(definition_list) X(definition_show) X(definition_validate)  \
 	X(send_event) X(schedule_list) X(schedule_show) X(schedule_pause) X(schedule_resume) X(schedule_trigger)                     \

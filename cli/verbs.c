@@ -46,6 +46,11 @@ static const struct option_rule events_options[] = {
 	{"after", 0, "SEQ", "only entries behind this one", false},
 	END,
 };
+static const struct option_rule tokens_options[] = {
+	{"follow", 'f', NULL, "go on until the run has ended, over reconnects and restarts of the daemon", false},
+	{"step", 0, "STEP", "of this task alone, as `reprise events` names it: /do/0/answer@1", false},
+	END,
+};
 static const struct option_rule replay_options[] = {
 	{"all", 'a', NULL, "all runs of the journal", false},
 	{"status", 's', "STATUS", "with --all: only runs of this status", false},
@@ -178,6 +183,8 @@ const struct verb verbs[] = {
 	{"show", "RUN", "Show one run: its tasks, input, output, error", NULL, "reprise show 01JC3V0Q9T5Z8W2N4M6K7H1B3D -o json", 1, 1, show_options, command_show},
 	{"result", "RUN", "Print what a run gave", NULL, "reprise result 01JC3V0Q9T5Z8W2N4M6K7H1B3D --wait", 1, 1, result_options, command_result},
 	{"events", "RUN", "Print a run's journal entries", "One entry a line, with -o json too.", "reprise events 01JC3V0Q9T5Z8W2N4M6K7H1B3D -f", 1, 1, events_options, command_events},
+	{"tokens", "RUN", "Show what the models of a run write, as they write it", "The daemon keeps the texts in memory: of attempts under way, and of those that ended until others need the room. An attempt that fails and is begun anew "
+	 "begins its text anew.", "reprise tokens 01JC3V0Q9T5Z8W2N4M6K7H1B3D -f", 1, 1, tokens_options, command_tokens},
 	{"cancel", "RUN…", "Cancel runs; - reads ids from standard input", NULL, "reprise list --status running -o ids | reprise cancel - --reason 'wrong input'", 1, COMMAND_IDS_MAX,
 	 cancel_options, command_cancel},
 	{"kill", "RUN…", "End runs at once, without letting tasks clean up", NULL, "reprise kill 01JC3V0Q9T5Z8W2N4M6K7H1B3D --reason 'stuck'", 1, COMMAND_IDS_MAX, cancel_options, command_kill},

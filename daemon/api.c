@@ -18,6 +18,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/runs/count", "status workflow parent label since until", BODY_NONE, api_count_runs},
 	{"GET", "/v1/runs/{}", "wait include", BODY_NONE, api_get_run},
 	{"GET", "/v1/runs/{}/events", "after limit", BODY_NONE, api_run_events},
+	{"GET", "/v1/runs/{}/tokens", "step", BODY_NONE, api_run_tokens},
 	{"GET", "/v1/runs/{}/tasks", "after limit", BODY_NONE, api_run_tasks},
 	{"POST", "/v1/runs/{}/cancel", "", BODY_SMALL, api_cancel_run, LANE_CONTROL},
 	{"POST", "/v1/runs/{}/kill", "", BODY_SMALL, api_kill_run, LANE_CONTROL},

@@ -106,6 +106,7 @@ API_HANDLER(api_list_runs);
 API_HANDLER(api_count_runs);
 API_HANDLER(api_get_run);
 API_HANDLER(api_run_events);
+API_HANDLER(api_run_tokens);
 API_HANDLER(api_run_tasks);
 API_HANDLER(api_cancel_run);
 API_HANDLER(api_kill_run);

@@ -934,6 +934,48 @@ void api_count_runs(struct daemon *daemon, struct request *request, const char *
 
 /* --- entries of a run --------------------------------------------------------------------------------------------- */
 
+struct tokens_args {
+	const char *id, *step;
+	bool stream;
+};
+
+static void tokens_work(struct store_reader *reader, struct store_read *read)
+{
+	const struct tokens_args *args = ((struct api_read *)read->owner)->args;
+	struct store_run run;
+
+	reader_run(reader, &read->arena, args->id, &run, &read->error);
+}
+
+static void answer_tokens(struct daemon *daemon, struct request *request, const struct tokens_args *args, bool run_ended)
+{
+	if (args->stream)
+		token_spool_stream(&daemon->tokens, request, args->id, args->step, run_ended);
+	else
+		request_answer_json(request, 200, token_spool_json(&daemon->tokens, args->id, args->step, &request->arena));
+}
+
+static void on_tokens(struct api_read *own)
+{
+	if (own->read.error.code != ERR_NONE)
+		api_answer_read(own);
+	else
+		answer_tokens(own->daemon, own->request, own->args, !engine_run_is_open(own->daemon->engine, ((struct tokens_args *)own->args)->id));
+}
+
+void api_run_tokens(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct tokens_args *args = arena_zero(&request->arena, sizeof *args);
+
+	if (!api_check_id(request, parameters[0]))
+		return;
+	*args = (struct tokens_args){.id = parameters[0], .step = request_query(request, "step"), .stream = api_wants_stream(request)};
+	if (engine_run_is_open(daemon->engine, args->id))
+		answer_tokens(daemon, request, args, false);
+	else
+		api_read(daemon, request, tokens_work, args, on_tokens); /* or is there no such run? */
+}
+
 struct events_args {
 	const char *id;
 	uint64_t after, limit;

@@ -13,6 +13,7 @@
 #include "daemon/event_hub.h"
 #include "daemon/event_keeper.h"
 #include "daemon/feeds.h"
+#include "daemon/token_spool.h"
 #include "daemon/http_server.h"
 #include "daemon/listeners.h"
 #include "daemon/ports.h"
@@ -53,6 +54,7 @@ struct daemon {
 	struct event_keeper *event_keeper;
 	struct sinks *sinks;
 	struct feeds feeds;
+	struct token_spool tokens;
 	struct schedules schedules;
 	struct http_server *http;
 	struct backup_job { /* api_journal.c: the backup under way, or the last one */

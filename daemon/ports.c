@@ -470,8 +470,13 @@ static void port_cancel_activity(void *arg, struct activity *activity)
 
 static void port_close_activity(void *arg, struct activity *activity)
 {
-	(void)arg;
+	token_spool_end(&((struct ports *)arg)->daemon->tokens, activity);
 	activity_close(activity);
+}
+
+static void port_on_text(void *arg, struct activity *activity, struct bytes text, bool is_reasoning)
+{
+	token_spool_add(&((struct ports *)arg)->daemon->tokens, activity, text, is_reasoning);
 }
 
 static void port_on_answer(void *arg)
@@ -485,8 +490,10 @@ static void port_on_committed(void *arg, const char *run_id, uint64_t seq_last, 
 
 	feeds_on_committed(&daemon->feeds, run_id, seq_last, ended);
 	sinks_wake(daemon->sinks);
-	if (ended)
+	if (ended) {
+		token_spool_on_run_ended(&daemon->tokens, run_id);
 		schedules_on_run_ended(&daemon->schedules, run_id);
+	}
 }
 
 static void port_listen(void *arg, const char *run_id, const char *step_id, const struct task *task, struct definition *definition, int64_t since_ms, uint64_t after_seq)
@@ -561,7 +568,7 @@ struct activity_ports ports_for_activities(struct ports *ports)
 {
 	return (struct activity_ports){
 		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .load_content = load_content, .note_configuration = note_configuration,
-		.on_answer = port_on_answer,
+		.on_text = port_on_text, .on_answer = port_on_answer,
 	};
 }
 

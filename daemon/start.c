@@ -36,6 +36,7 @@ int start_journal(struct daemon *daemon, struct error *error)
 	shutdown_watch_signals(daemon);
 	definitions_init(&daemon->definitions);
 	feeds_init(&daemon->feeds, daemon);
+	token_spool_init(&daemon->tokens);
 	ports_init(&daemon->ports, daemon);
 	schedules_init(&daemon->schedules, daemon);
 	struct children_ports children_ports = ports_for_children(&daemon->ports);
@@ -382,6 +383,7 @@ int stop_all(struct daemon *daemon)
 	CHECK(uv_loop_close(&daemon->loop) == 0); /* finds a handle that was left open */
 	if (daemon->http)
 		http_server_free(daemon->http);
+	token_spool_close(&daemon->tokens);
 	simulators_free(&daemon->simulators);
 	definitions_close(&daemon->definitions);
 	if (daemon->farewell_sent)
