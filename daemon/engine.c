@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/last_words.h"
 #include "daemon/value_cache.h"
 #include "workflow/base/check.h"
 #include "workflow/base/fail_point.h"
@@ -1257,7 +1258,10 @@ static void decide(struct run *run)
 	LIST_EACH(link, &live->deciding)
 		make_trigger(run, message_at(link), &triggers[count++]);
 	FAIL_POINT(DECIDE_BEGUN);
+	last_words_begin(run->id);
+	FAIL_POINT_RUN(run->id);
 	workflow_decide(&live->state, triggers, count, &context, &live->decision);
+	last_words_end();
 	FAIL_POINT(DECIDE_DONE);
 	if (live->decision.need_count > 0) {
 		get_needs(run);
@@ -1443,6 +1447,22 @@ void engine_set_aside(struct engine *engine, const char *id)
 	run->stage = STAGE_BROKEN;
 	run->is_suspended = run->is_quarantined = run->restarted = true;
 	engine->counts.quarantined++;
+}
+
+void engine_quarantine(struct engine *engine, const char *id, const char *reason)
+{
+	struct error error = {0};
+
+	if (find_run(engine, id))
+		return;
+	struct run *run = add_run(engine, id);
+	run->stage = STAGE_BROKEN;
+	run->restarted = true;
+	engine->counts.quarantined++;
+	error_set(&error, ERR_INTERNAL, "%s", reason);
+	if (engine->ports.on_run_failed)
+		engine->ports.on_run_failed(engine->ports.arg, id, &error);
+	give_verdict(run, ENTRY_RUN_SUSPENDED, reason, NULL);
 }
 
 /* What can be done to a run in quarantine: try it once more, or end it without asking it. */
@@ -1692,7 +1712,9 @@ static void on_entries_committed(struct store_append *append)
 	bool emitted = false;
 	for (size_t i = 0; i < append->entry_count; i++)
 		emitted |= append->entries[i].kind == ENTRY_EVENT_EMITTED;
+	last_words_begin(run->id);
 	apply_entries(run);
+	last_words_end();
 	FAIL_POINT(APPLY_DONE);
 	run->is_suspended = live->state.status == RUN_SUSPENDED;
 	run->is_quarantined &= run->is_suspended;
@@ -2016,10 +2038,12 @@ static void on_run_loaded(struct engine_load_run *load)
 		park_half_loaded(run);
 		goto end;
 	}
+	last_words_begin(run->id);
 	if (error.code == ERR_NONE && first && begin_rebuild(run, load, &error) == 0 && !run->live)
 		again = true;
 	else if (error.code == ERR_NONE && fold_page(run, load, &error) == 0 && !load->more)
 		end_rebuild(run, &error);
+	last_words_end();
 	if (error.code != ERR_NONE) {
 		error_wrap(&error, "run %s cannot go on", run->id);
 		break_run(run, &error);

@@ -273,6 +273,8 @@ enum engine_flight engine_step_flight(const struct engine *engine, const char *i
 void engine_recover(struct engine *engine, const char *id, int64_t wake_ms, int64_t rested_ms);
 /* One that was in quarantine then: it is known, and left alone until it is resumed. */
 void engine_set_aside(struct engine *engine, const char *id);
+/* One that was open then, and has stopped the daemon too often since: into quarantine with this reason, untouched. */
+void engine_quarantine(struct engine *engine, const char *id, const char *reason);
 bool engine_is_recovering(const struct engine *engine);
 /* Wall-clock time of the next thing to do, as the clock stood when the engine last looked at it; 0: nothing. Wait for it on a clock that
  * nobody sets, and call engine_on_time() then (calling it early does nothing), and now and then in between: it may have been set forward. */

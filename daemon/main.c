@@ -205,6 +205,7 @@ int main(int count, char **arguments)
 		fprintf(stderr, "reprised: %s\n", error.message);
 		return 3;
 	}
+	fail_point_arm_run(getenv("REPRISE_FAIL_RUN"));
 #endif
 	prepare_process();
 	log_init(options.log_level, options.log_json);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/last_words.h"
 #include "daemon/program.h"
 #include "workflow/base/check.h"
 #include "workflow/base/fail_point.h"
@@ -168,10 +169,19 @@ static void take_up_run(struct daemon *daemon, const struct store_open_run *run)
 {
 	if (run->is_awaited)
 		children_add_open(&daemon->children, run->id, run->parent, run->parent_step);
-	if (run->is_quarantined)
+	unsigned stops = last_words_count(run->id);
+	if (run->is_quarantined) {
 		engine_set_aside(daemon->engine, run->id);
-	else
+	} else if (stops >= ENGINE_RECOVERY_TRIES) {
+		char reason[256];
+		snprintf(reason, sizeof reason, "run %s was being decided each of the %u times that a mistake of the daemon's own stopped it; its log says which", run->id, stops);
+		engine_quarantine(daemon->engine, run->id, reason);
+		last_words_strike(run->id);
+	} else {
+		if (stops > 0)
+			log_warn(LOG_DAEMON, "run=%s was being decided when the daemon was stopped by a mistake of its own, stop %u of %d", run->id, stops, ENGINE_RECOVERY_TRIES);
 		engine_recover(daemon->engine, run->id, run->wake_ms, run->rested_ms);
+	}
 }
 
 static void on_sweep(uv_timer_t *timer)
@@ -242,6 +252,7 @@ int start_engine(struct daemon *daemon, struct error *error)
 	struct first_look *first = memory_zero(sizeof *first);
 
 	arena_init(&first->gates_arena);
+	last_words_open(daemon->config.data_dir);
 	load_built_in(first);
 	if (count_open_runs(daemon, error) != 0 || look(daemon, first, error) != 0 || record_start(daemon, first, error) != 0 ||
 	    activities_open(&daemon->activities, &daemon->loop, &activities, &activity_ports, error) != 0)
@@ -390,6 +401,8 @@ int stop_all(struct daemon *daemon)
 		arena_close(&daemon->farewell_arena);
 	free(daemon->backup.path);
 	config_close(&daemon->config);
+	if (daemon->exit_status == 0)
+		last_words_close();
 	uv_library_shutdown();
 	return daemon->exit_status;
 }

@@ -25,6 +25,7 @@ static int armed = -1; /* which one */
 static unsigned long long armed_pass;
 static enum error_code armed_code; /* ERR_NONE: kill */
 static atomic_ullong passes;
+static const char *armed_run; /* ID, or ID:segv */
 
 bool fail_point_pass(enum fail_point point, struct error *error)
 {
@@ -74,6 +75,22 @@ int fail_points_arm(const char *text, struct error *error)
 	if (armed_pass == 0 || (armed_code != ERR_NONE && !points[armed].fails))
 		return error_set(error, ERR_INVALID, "REPRISE_FAIL_POINT=%s: expected NAME[:N[:kill|error|full]], the last two where the point can fail", text);
 	return 0;
+}
+
+void fail_point_arm_run(const char *text)
+{
+	armed_run = text;
+}
+
+void fail_point_run(const char *id)
+{
+	size_t len = strlen(id);
+
+	if (armed_run == NULL || strncmp(armed_run, id, len) != 0)
+		return;
+	CHECK(armed_run[len] != '\0');
+	if (strcmp(armed_run + len, ":segv") == 0)
+		raise(SIGSEGV);
 }
 
 void fail_points_print(FILE *out)

@@ -2,6 +2,7 @@
  * with -Dfail_points=true (those of the tests); in all others FAIL_POINT() is nothing, not even its name.
  *
  *   REPRISE_FAIL_POINT=NAME[:N[:WHAT]]   at the N-th pass (1): `kill` the process (SIGKILL), or `error` (an I/O error), `full` (no space).
+ *   REPRISE_FAIL_RUN=ID[:segv]           deciding this run ends in a CHECK, or in a fault of memory.
  *
  * `reprised --fail-points` lists them with what they can do; tests/crash/fail_points.mjs goes through all of them. To add one: a line in
  * FAIL_POINTS and FAIL_POINT() where it is. Any thread. Source: lessons.md 3. */
@@ -123,9 +124,15 @@ int fail_points_arm(const char *text, struct error *error);
 /* One a line: its name, and what it can do beside `kill`. */
 void fail_points_print(FILE *out);
 
+/* What REPRISE_FAIL_RUN says, which stays with the caller; NULL: none. */
+void fail_point_arm_run(const char *text);
+void fail_point_run(const char *id);
+
+#define FAIL_POINT_RUN(id) fail_point_run(id)
 #define FAIL_POINT(constant) ((void)fail_point_pass(FAIL_POINT_##constant, NULL))
 #define FAIL_POINT_FAILS(constant, error) fail_point_pass(FAIL_POINT_##constant, error)
 #else
+#define FAIL_POINT_RUN(id) ((void)0)
 #define FAIL_POINT(constant) ((void)0)
 #define FAIL_POINT_FAILS(constant, error) ((void)(error), false)
 #endif
