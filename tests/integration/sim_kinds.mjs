@@ -1,6 +1,6 @@
 // The simulator's kinds: what each runtime's dialect looks like on the wire, request by request, and how each behaves when it loads,
 // queues, truncates or refuses. Needs Node 20 and nothing else. REPRISE_SIM names the program (default build/tests/sim/reprise-sim).
-import { check, equal, finish, pause, test, until } from '../support/harness.mjs';
+import { check, equal, finish, pause, random, test, until } from '../support/harness.mjs';
 import { ask, control, rawAsk, script, start, state, stop } from '../support/sim.mjs';
 
 const MODEL = 'reprise-sim';
@@ -59,6 +59,39 @@ async function refuseNonsense(sim, paths, isError, fits = () => true) {
 				const answer = await post(sim, path, body);
 				check(answer.status >= 400 && answer.status < 500 && answer.json !== null, `${path} ${body.slice(0, 60)}: ${answer.status} ${answer.text}`);
 				check(isError(answer.json, answer.status), `${path} ${body.slice(0, 60)}: ${answer.text}`);
+			}
+		}
+		equal((await state(sim)).inFlight, 0, 'in flight');
+	});
+}
+
+// Valid bodies, changed at random: whatever comes of them, it is an answer, and the next request is answered too.
+async function refuseMutations(sim, bodies) {
+	await test(`${sim.kind}: mutated bodies are answered, one way or another`, async () => {
+		await script(sim, {});
+		const draw = random(20261130);
+		const strange = [null, true, -1, 0, 1e308, 1.5, 9007199254740993, '', 'x', '\ud83d\ude00'.repeat(9), [], [[]], {}, { a: 1 }, [null], Array(70).fill('s')];
+		const pick = list => list[Math.floor(draw() * list.length)];
+		const replace = value => { // one member somewhere, or all there is
+			if (value === null || typeof value !== 'object' || draw() < 0.2) return pick(strange);
+			const copy = Array.isArray(value) ? [...value] : { ...value }, keys = Object.keys(copy);
+			if (keys.length === 0) return pick(strange);
+			const key = pick(keys);
+			if (draw() < 0.15) delete copy[key]; else copy[key] = replace(copy[key]);
+			return copy;
+		};
+		const bytes = text => {
+			const data = Buffer.from(text), at = Math.floor(draw() * data.length), count = Math.floor(draw() * 8);
+			if (draw() < 0.5) data[at] = Math.floor(draw() * 256);
+			return draw() < 0.5 ? data : Buffer.concat([data.subarray(0, at), data.subarray(at + count)]);
+		};
+		for (const [path, body] of bodies) {
+			for (let i = 0; i < 150; i++) {
+				const sent = draw() < 0.6 ? JSON.stringify(replace(body)) : bytes(JSON.stringify(body));
+				const answer = await ask(sim.port, 'POST', path, sent, { agent: sim.agent });
+				check(answer.broken === null && answer.status >= 200, `${path} ${sent}: ${answer.broken}`);
+				if (answer.headers['content-type'].startsWith('application/json'))
+					JSON.parse(answer.text);
 			}
 		}
 		equal((await state(sim)).inFlight, 0, 'in flight');
@@ -224,6 +257,8 @@ const done = sim => test(`${sim.kind}: it ends cleanly`, () => stop(sim));
 		const answer = await control(sim, 'POST', '/__sim/script', { options: { cacheReport: true } });
 		check(answer.status === 400 && answer.json.error.includes('cacheReport'), answer.text);
 	});
+	await refuseMutations(sim, [['/v1/chat/completions', { model: MODEL, messages: user('x'), stop: ['a'], seed: 1, temperature: 1, n_predict: 5, response_format: { type: 'json_schema', json_schema: { name: 'n', schema: { type: 'object', required: ['a'] } } }, chat_template_kwargs: { enable_thinking: false } }],
+		['/completion', { prompt: 'x', stream: true, stop: ['a'], return_tokens: true, json_schema: { type: 'array', minItems: 2 } }], ['/tokenize', { content: 'x' }], ['/apply-template', { messages: user('x') }]]);
 	await done(sim);
 }
 
@@ -352,6 +387,8 @@ const done = sim => test(`${sim.kind}: it ends cleanly`, () => stop(sim));
 		const cut = events((await post(sim, chat, { messages: user('x'), stream: true })).text);
 		check(!cut.includes('done') && !cut.some(event => event.choices[0].finish_reason), 'eof');
 	});
+	await refuseMutations(sim, [[chat, { model: MODEL, messages: user('x'), stop: ['a'], seed: 1, temperature: 1, top_p: 0.5, cache_salt: 's', request_id: 'r', return_token_ids: true, stream: true, stream_options: { include_usage: true }, structured_outputs: { json: { type: 'object', required: ['a'] } } }],
+		['/tokenize', { prompt: 'x' }]]);
 	await done(sim);
 }
 
@@ -491,6 +528,8 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 		const digest = async options => { await script(sim, { options }); return (await get(sim, '/api/tags')).json.models[0].digest; };
 		check(await digest({}) !== await digest({ revision: '2' }), 'another revision, another digest');
 	});
+	await refuseMutations(sim, [[chat, { ...base, messages: user('x'), options: { seed: 1, num_ctx: 9, num_predict: 3, stop: ['a'] }, keep_alive: '5m', think: true, format: { type: 'object' } }], [generate, { ...base, prompt: 'x', options: { num_ctx: 1 } }],
+		[v1, { ...base, messages: user('x'), reasoning: { effort: 'low' }, max_tokens: 4 }], ['/api/show', base]]);
 	await done(sim);
 }
 
@@ -561,6 +600,7 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 		await script(sim, { options: { apiKey: 'k' } });
 		equal((await post(sim, chat, { messages: user('x') })).json, { error: 'Unauthorized' }, 'key');
 	});
+	await refuseMutations(sim, [[chat, { messages: user('x'), stop: ['a'], seed: 1, cache_salt: 's', regex: 'a', return_token_ids: true, max_tokens: 3, stream: true }]]);
 	await done(sim);
 }
 
@@ -708,6 +748,8 @@ function named(text) {
 		equal([list.at(-1)[0], list.at(-1)[1].error.type, list.some(([type]) => type === 'chat.end')], ['error', 'internal_error', false], 'error');
 		check(/\n\ndata: \[DONE\]\n\n$/.test((await post(sim, chat, { model: MODEL, messages: user('x'), stream: true })).text), 'openai');
 	});
+	await refuseMutations(sim, [[chat, { model: MODEL, messages: user('x'), stop: ['a'], seed: 1, max_tokens: 3, ttl: 5 }], [v0, { model: MODEL, messages: user('x'), stream: true }], [v1, { model: MODEL, input: [{ type: 'message', content: 'x' }], system_prompt: 's', reasoning: 'on', stream: true }],
+		['/api/v1/models/load', { model: MODEL, context_length: 4096, echo_load_config: true }], ['/api/v1/models/unload', { instance_id: MODEL }]]);
 	await done(sim);
 }
 
@@ -756,6 +798,7 @@ function named(text) {
 		const failing = events((await post(sim, chat, { model: MODEL, messages: user('x'), stream: true })).text);
 		equal([failing.at(-1), failing[0].model], [{ error: 'the simulator was told to fail' }, `${MODEL}@abc`], 'error');
 	});
+	await refuseMutations(sim, [[chat, { model: MODEL, messages: user('x'), stop: ['a'], seed: 1, generation_config: '{"max_new_tokens":2000}' }], ['/load_model', { model: MODEL }]]);
 	await done(sim);
 }
 
@@ -832,6 +875,60 @@ function named(text) {
 		check(answer.broken && answer.body.length === 20, `cut: ${answer.text}`);
 		await until('ended', () => sim.child.exitCode === 7);
 	});
+}
+
+// ---- Limits ----
+
+{
+	const sim = await startKind('llamacpp');
+	const chat = '/v1/chat/completions';
+	const names = (from, count) => Array.from({ length: count }, (_, i) => `m${from + i}`);
+
+	await test('limits: 64 further models, texts of 1,024 bytes, 64 stops, schedules of 100,000', async () => {
+		const refused = async (text, place) => {
+			const answer = await control(sim, 'POST', '/__sim/script', text);
+			check(answer.status === 400 && answer.json.error.includes(place), answer.text.slice(0, 200));
+		};
+		await script(sim, { options: { models: names(0, 64), version: 'x'.repeat(1024) } });
+		await refused({ options: { models: names(0, 65) } }, '/options/models');
+		await refused({ options: { version: 'x'.repeat(1025) } }, '/options/version');
+		await refused({ options: { models: [''] } }, '/options/models/0');
+		await refused({ options: { contextTokens: 0 } }, '/options/contextTokens');
+		await refused({ options: { slots: 4097 } }, 'from 0 to 4096');
+		const answers = [{ text: 'A' }];
+		await script(sim, { answer: { mode: 'schedule', answers, schedule: Array(100000).fill(0) } });
+		await refused({ answer: { mode: 'schedule', answers, schedule: Array(100001).fill(0) } }, '1 to 100000');
+		await refused({ answer: { mode: 'schedule', answers, schedule: [1] } }, '/answer/schedule/0');
+		await refused({ answer: { mode: 'schedule', answers } }, '/answer/schedule');
+		await refused({ answer: { mode: 'fixed', answers, schedule: [0] } }, '/answer/schedule');
+		await refused({ answer: { mode: 'coldFirst', answers } }, 'two answers');
+		await refused({ answer: { mode: 'extract', greedy: { text: 7 } } }, '/answer/greedy/text');
+		equal((await post(sim, chat, { messages: user('x'), stop: Array(64).fill('s') })).status, 200, '64 stops');
+		equal((await post(sim, chat, { messages: user('x'), stop: Array(65).fill('s') })).json.error.message, 'stop: must be a text or a list of at most 64', '65 stops');
+	});
+
+	await test('limits: the prefix cache forgets all when it is full', async () => {
+		await script(sim, { options: { contextTokens: 4000000 } });
+		await control(sim, 'POST', '/__sim/flush');
+		const cached = async count => (await post(sim, chat, { messages: user('abcdefghijklmnop'.repeat(count)), max_tokens: 1 })).json.timings.cache_n;
+		await cached(200000);
+		check(await cached(200000) > 0, 'below');
+		await control(sim, 'POST', '/__sim/flush');
+		// Blocks of one text differ, since each hash goes on from the one before; 262,144 entries fit, a prompt's own among them.
+		await cached(270000);
+		equal(await cached(270000), 0, 'above: the first blocks are gone');
+	});
+
+	await test('limits: 256 names of models are known, a further one does not exist', async () => {
+		for (let from = 0; from < 256; from += 64) {
+			await script(sim, { options: { router: true, models: names(from, 64) } });
+			await get(sim, '/models');
+		}
+		await script(sim, { options: { router: true, models: ['late'] } });
+		equal((await post(sim, chat, { model: 'late', messages: user('x') })).status, 404, 'late');
+		equal((await post(sim, chat, { model: MODEL, messages: user('x') })).status, 200, 'the first one');
+	});
+	await done(sim);
 }
 
 // ---- Connections ----

@@ -78,6 +78,7 @@ static void on_request(struct http_connection *connection)
 	struct sim *sim = connection->server->context;
 	struct bytes path = buffer_bytes(&connection->path);
 	bool post = connection->method == HTTP_POST;
+	struct error error = {.code = ERR_NONE};
 
 	if (connection->method == HTTP_GET && bytes_equal_text(path, "/__sim/state")) {
 		reply_state(sim, connection);
@@ -87,8 +88,10 @@ static void on_request(struct http_connection *connection)
 		counters_reset(&sim->counters);
 		reply_word(connection, 200, "status", "ok");
 	} else if (post && bytes_equal_text(path, "/__sim/reload")) {
-		sim_reload(sim);
-		reply_word(connection, 200, "status", "ok");
+		if (sim_reload(sim, &error) != 0)
+			reply_word(connection, 503, "error", error.message);
+		else
+			reply_word(connection, 200, "status", "ok");
 	} else if (post && bytes_equal_text(path, "/__sim/flush")) {
 		runtime_flush_cache(&sim->runtime);
 		reply_word(connection, 200, "status", "ok");

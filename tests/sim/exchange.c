@@ -10,7 +10,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "tests/sim/process.h"
 #include "tests/sim/request.h"
 #include "workflow/base/check.h"
 
@@ -742,6 +741,7 @@ static void begin(struct exchange *exchange)
 	if (strike_at_once(exchange))
 		return;
 
+	process_tell_memory(sim);
 	exchange->streaming = ask->stream && !options->ignore_stream;
 	look_at_runtime(exchange);
 	exchange->reply.breaks_off = exchange->fault.kind == FAULT_EOF || exchange->fault.kind == FAULT_ERROR_EVENT;

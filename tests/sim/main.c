@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "tests/sim/file.h"
+#include "tests/sim/probe.h"
 #include "tests/sim/sim.h"
 #include "workflow/base/check.h"
 
@@ -15,6 +17,7 @@ static const struct kind *const kinds[] = {&openai_kind, &llamacpp_kind, &vllm_k
 
 static const char usage[] =
 	"usage: reprise-sim [options]\n"
+	"       reprise-sim probe nvidia-smi|typeperf|powershell.exe …\n"
 	"A simulated LLM runtime on 127.0.0.1. Prints one line when it is ready.\n"
 	"  --kind KIND            openai, llamacpp, vllm, ollama, sglang,\n"
 	"                         lmstudio, transformers\n"
@@ -122,24 +125,6 @@ static int read_options(struct arguments *options, int count, char **arguments, 
 	return 0;
 }
 
-static int read_file(const char *path, struct buffer *out, struct error *error)
-{
-	char part[16 * 1024];
-	FILE *file = fopen(path, "rb");
-	size_t count;
-
-	if (file == NULL)
-		return error_set(error, ERR_IO, "open %s: %s", path, strerror(errno));
-	while ((count = fread(part, 1, sizeof(part), file)) > 0)
-		buffer_add(out, part, count);
-	if (ferror(file))
-		error_set(error, ERR_IO, "read %s: %s", path, strerror(errno));
-	else if (out->overflow)
-		error_set(error, ERR_TOO_LARGE, "read %s: larger than %d bytes", path, SCRIPT_BYTES_MAX);
-	fclose(file);
-	return (int)error->code;
-}
-
 static int load_script(struct sim *sim, const char *path, struct error *error)
 {
 	struct buffer text;
@@ -147,7 +132,7 @@ static int load_script(struct sim *sim, const char *path, struct error *error)
 	buffer_init(&text, SCRIPT_BYTES_MAX);
 	if (path == NULL)
 		buffer_add_text(&text, "{}");
-	else if (read_file(path, &text, error) != 0)
+	else if (file_read(path, &text, error) != 0)
 		goto end;
 	sim->script = script_new(buffer_bytes(&text), &sim->defaults, error);
 	if (sim->script == NULL && path != NULL)
@@ -168,21 +153,35 @@ static void raise_descriptor_limit(void)
 	}
 }
 
+void sim_print_addresses(const struct sim *sim, const char *word)
+{
+	printf("reprise-sim %s http://127.0.0.1:%d", word, sim->product.port);
+	if (sim->has_control)
+		printf(" control http://127.0.0.1:%d", sim->control.port);
+	putchar('\n');
+	fflush(stdout);
+}
+
+void sim_close(struct sim *sim)
+{
+	sim->closing = true;
+	http_server_close(&sim->product);
+	exchange_end_abandoned(sim);
+	runtime_close(&sim->runtime);
+	process_close(sim);
+	if (sim->has_control)
+		http_server_close(&sim->control);
+	for (size_t i = 0; i < COUNT_OF(sim->signals); i++)
+		uv_close((uv_handle_t *)&sim->signals[i], NULL);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
 	struct sim *sim = handle->data;
 
 	(void)number;
-	if (uv_is_closing((uv_handle_t *)handle))
-		return;
-	sim->closing = true;
-	http_server_close(&sim->product);
-	exchange_end_abandoned(sim);
-	runtime_close(&sim->runtime);
-	if (sim->has_control)
-		http_server_close(&sim->control);
-	for (size_t i = 0; i < COUNT_OF(sim->signals); i++)
-		uv_close((uv_handle_t *)&sim->signals[i], NULL);
+	if (!uv_is_closing((uv_handle_t *)handle) && process_may_end(sim))
+		sim_close(sim);
 }
 
 /* ---- The simulated runtime ---- */
@@ -199,14 +198,14 @@ void sim_apply_script(struct sim *sim)
 		runtime_load(&sim->runtime, model, 0);
 }
 
-void sim_reload(struct sim *sim)
+int sim_reload(struct sim *sim, struct error *error)
 {
 	sim->reloading = true;
 	http_drop_connections(&sim->product);
 	exchange_end_abandoned(sim);
 	sim->reloading = false;
 	runtime_renew(&sim->runtime);
-	sim_apply_script(sim);
+	return process_open(sim, error);
 }
 
 static int open_sim(struct sim *sim, const struct arguments *options, struct error *error)
@@ -220,15 +219,12 @@ static int open_sim(struct sim *sim, const struct arguments *options, struct err
 	if (sim->has_control && (http_bind(&sim->control, &sim->loop, options->control_port, &control_handler, sim, error) != 0 ||
 	    http_listen(&sim->control, error) != 0))
 		return (int)error->code;
-	if (http_listen(&sim->product, error) != 0)
-		return (int)error->code;
-	sim_apply_script(sim);
 	for (size_t i = 0; i < COUNT_OF(numbers); i++) {
 		CHECK(uv_signal_init(&sim->loop, &sim->signals[i]) == 0);
 		sim->signals[i].data = sim;
 		CHECK(uv_signal_start(&sim->signals[i], on_signal, numbers[i]) == 0);
 	}
-	return 0;
+	return process_open(sim, error);
 }
 
 int main(int count, char **arguments)
@@ -236,7 +232,12 @@ int main(int count, char **arguments)
 	static struct sim sim;
 	struct arguments options;
 	struct error error = {.code = ERR_NONE};
+	int status;
 
+	if (probe_is_name(arguments[0]))
+		return probe_run(count, arguments);
+	if (count > 2 && strcmp(arguments[1], "probe") == 0 && probe_is_name(arguments[2]))
+		return probe_run(count - 2, arguments + 2);
 	if (read_options(&options, count, arguments, &error) == ERR_CANCELLED)
 		return 0;
 	if (error.code != ERR_NONE)
@@ -251,18 +252,18 @@ int main(int count, char **arguments)
 	counters_init(&sim.counters, (size_t)options.sections_max);
 	CHECK(uv_loop_init(&sim.loop) == 0);
 	runtime_init(&sim.runtime, &sim.loop);
-	if (load_script(&sim, options.script_path, &error) != 0 || open_sim(&sim, &options, &error) != 0)
+	if (load_script(&sim, options.script_path, &error) != 0 || process_read(&sim, &error) != 0)
 		goto fail;
-
-	printf("reprise-sim ready http://127.0.0.1:%d", sim.product.port);
-	if (sim.has_control)
-		printf(" control http://127.0.0.1:%d", sim.control.port);
-	putchar('\n');
-	fflush(stdout);
+	status = process_begin(&sim);
+	if (status != 0)
+		return status;
+	if (open_sim(&sim, &options, &error) != 0)
+		goto fail;
 	uv_run(&sim.loop, UV_RUN_DEFAULT);
 
 	CHECK(uv_loop_close(&sim.loop) == 0); /* finds a handle that was left open */
 	script_release(sim.script);
+	script_release(sim.process.script);
 	runtime_free(&sim.runtime);
 	counters_close(&sim.counters);
 	return 0;

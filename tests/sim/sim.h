@@ -4,6 +4,7 @@
 #include "tests/sim/counters.h"
 #include "tests/sim/http.h"
 #include "tests/sim/kind.h"
+#include "tests/sim/process.h"
 #include "tests/sim/runtime.h"
 #include "tests/sim/script.h"
 
@@ -14,6 +15,7 @@ struct sim {
 	struct script_defaults defaults; /* for scripts that come later */
 	struct counters counters;
 	struct runtime runtime;
+	struct process process;
 	struct http_server product, control;
 	bool has_control, verbose;
 	bool closing, reloading; /* what ends now was ended by us */
@@ -29,5 +31,9 @@ void exchange_end_abandoned(struct sim *sim);
 
 /* main.c: what the script says of connections and of models that are loaded from the start. */
 void sim_apply_script(struct sim *sim);
-/* main.c: another process under the same address. All connections end. */
-void sim_reload(struct sim *sim);
+/* main.c: another process under the same address. All connections end. On an error (it was done a moment ago) the old one stays away. */
+int sim_reload(struct sim *sim, struct error *error);
+/* main.c: the line on standard output that says which ports it has; word: "starting" or "ready". */
+void sim_print_addresses(const struct sim *sim, const char *word);
+/* main.c: let go of everything, so that the loop ends. */
+void sim_close(struct sim *sim);
