@@ -677,6 +677,20 @@ static void consider_wal(struct store *store, bool pause)
 	}
 }
 
+/* One look around, and the copy that the writer asked for. */
+static void tend_wal(struct store *store, bool wanted)
+{
+	disk_look(store);
+	cut_wal(store);
+	if (!wanted)
+		return;
+	copy_wal(store, &store->wal_connection);
+	uv_mutex_lock(&store->lock);
+	store->wal_wanted = false;
+	uv_mutex_unlock(&store->lock);
+	atomic_store(&store->wal_bulk_done, true);
+}
+
 void commit_run_wal(void *arg)
 {
 	struct store *store = arg;
@@ -698,15 +712,7 @@ void commit_run_wal(void *arg)
 		uv_mutex_unlock(&store->lock);
 		if (stop)
 			return;
-		disk_look(store);
-		cut_wal(store);
-		if (!wanted)
-			continue;
-		copy_wal(store, &store->wal_connection);
-		uv_mutex_lock(&store->lock);
-		store->wal_wanted = false;
-		uv_mutex_unlock(&store->lock);
-		atomic_store(&store->wal_bulk_done, true);
+		tend_wal(store, wanted);
 	}
 }
 
@@ -816,7 +822,7 @@ static void give_back(struct store *store, struct list *appends, struct list *si
 	FAIL_POINT(APPEND_HANDED_BACK);
 	/* Not polling any more: it looks once again after it said so, and found this or is woken. */
 	if (!atomic_load(&store->is_polling))
-		uv_async_send(&store->async);
+		store_wake_loop(store);
 }
 
 static void relax(void)
@@ -884,7 +890,7 @@ static bool take(struct store *store, bool *pause, struct list *signs)
 
 	list_init(&arrived);
 	uv_mutex_lock(&store->lock);
-	if (!busy && *pause)
+	if (!busy && *pause && !store->by_hand)
 		while (list_empty(&store->urgent) && list_empty(&store->queue) && list_empty(&store->sign_queue) && list_empty(&store->purge_queue) &&
 		       !store->stop) {
 			uint64_t due = checkpoint_due_us(store), retention_due = retention_due_us(store);
@@ -947,46 +953,89 @@ static void fill_batch(struct writer *writer, struct list *batch)
 		}
 }
 
-void commit_run(void *arg)
+static void begin_turns(struct store *store)
 {
-	struct store *store = arg;
-	struct writer *writer = &store->writer;
-	struct list batch, signs;
 	struct error error = {0};
-	bool pause = false;
 
-	prctl(PR_SET_NAME, "store-writer");
 	remember_files(store);
 	/* What was given back before the start may yet stand in the log. */
 	if (commit_expect_shorter_file(store, &error) != 0)
 		log_warn(LOG_STORE, "%s", error.message);
+}
+
+/* From taking what is queued to what can wait. False: stop, nothing is left. */
+static bool turn(struct store *store, bool *pause)
+{
+	struct writer *writer = &store->writer;
+	struct list batch, signs;
+
 	list_init(&batch);
 	list_init(&signs);
-	while (take(store, &pause, &signs)) {
-		fill_batch(writer, &batch);
-		if (!list_empty(&batch))
-			commit_batch(store, &batch);
-		else
-			end_early(store);
-		answer_signs(store, &signs);
-		LIST_EACH (link, &batch) {
-			struct store_append *append = CONTAINER_OF(link, struct store_append, link);
+	if (!take(store, pause, &signs))
+		return false;
+	fill_batch(writer, &batch);
+	if (!list_empty(&batch))
+		commit_batch(store, &batch);
+	else
+		end_early(store);
+	answer_signs(store, &signs);
+	LIST_EACH (link, &batch) {
+		struct store_append *append = CONTAINER_OF(link, struct store_append, link);
 
-			if (append->error.code != ERR_NONE && has_large_value(append))
-				forget_chunks(store, append);
-		}
-		give_back(store, &batch, &signs);
-		/* From here on nobody waits for us but the next batch. `finished` first: its chunks must not be taken for orphans
-		 * of another append with the same value. */
-		if (!list_empty(&writer->large) && list_empty(&writer->finished)) {
-			write_chunk(store, &batch);
-			give_back(store, &batch, &signs);
-		}
-		consider_checkpoint(store, pause);
-		consider_wal(store, pause);
-		retention_work(store, pause);
+		if (append->error.code != ERR_NONE && has_large_value(append))
+			forget_chunks(store, append);
 	}
+	give_back(store, &batch, &signs);
+	/* From here on nobody waits for us but the next batch. `finished` first: its chunks must not be taken for orphans
+	 * of another append with the same value. */
+	if (!list_empty(&writer->large) && list_empty(&writer->finished)) {
+		write_chunk(store, &batch);
+		give_back(store, &batch, &signs);
+	}
+	consider_checkpoint(store, *pause);
+	consider_wal(store, *pause);
+	retention_work(store, *pause);
+	return true;
+}
+
+void commit_run(void *arg)
+{
+	struct store *store = arg;
+	bool pause = false;
+
+	prctl(PR_SET_NAME, "store-writer");
+	begin_turns(store);
+	while (turn(store, &pause))
+		continue;
 	retention_stop(store);
+}
+
+/* --- by hand -------------------------------------------------------------------------------------------------------- */
+
+void commit_begin_by_hand(struct store *store)
+{
+	begin_turns(store);
+}
+
+void commit_finish_by_hand(struct store *store)
+{
+	bool pause = false;
+
+	while (turn(store, &pause))
+		continue;
+	retention_stop(store);
+}
+
+void store_step_writer(struct store *store)
+{
+	bool pause = false;
+
+	turn(store, &pause);
+}
+
+void store_step_wal(struct store *store)
+{
+	tend_wal(store, store->wal_wanted);
 }
 
 /* --- opening -------------------------------------------------------------------------------------------------------- */

@@ -359,6 +359,7 @@ struct store {
 	bool more_came; /* behind those */
 	unsigned depth, signs, reads, purges; /* accepted, callback not fired yet */
 	bool closing, threads_running, told_broken;
+	bool by_hand; /* without threads and loop; see store_open_by_hand() */
 
 	/* Shared, under the lock. */
 	uv_mutex_t lock;
@@ -405,6 +406,8 @@ void commit_copy_wal(struct store *store); /* so that the file shows what was gi
 void commit_run(void *store); /* the writer thread */
 void commit_run_wal(void *store); /* the thread that copies the WAL back while commits go on */
 void reader_run_thread(void *store);
+bool reader_turn(struct store *store); /* waits for a read and does it; false: stop. By hand: false when there is none */
+void reader_work(struct store_reader *reader, struct store_read *read); /* within a snapshot of its own */
 
 /* backup.c, restore.c */
 void backup_finish(struct store *store); /* on the loop, when backup.is_done */
@@ -441,3 +444,19 @@ void retention_close(struct store *store);
 
 /* store.c: make the store broken; any thread. */
 void store_break(struct store *store, const struct error *error);
+void store_wake_loop(struct store *store); /* something was given back; any thread */
+
+/* --- by hand: the same store without its threads, for the simulation -------------------------------------------------- */
+
+/* Nothing happens but what the caller lets happen, by the functions that the threads' own loops are made of; all on one thread. Callbacks
+ * fire inside store_tell() and store_close() alone. Without a loop there is no backup. */
+int store_open_by_hand(struct store **store, const struct store_options *options, struct error *error);
+void store_hand_over(struct store *store); /* what was appended since the last time goes into the writer's queue */
+void store_step_writer(struct store *store); /* one turn: a batch of all that is queued; or, where nothing is, what an idle writer does */
+bool store_step_reader(struct store *store); /* one read; false: none is queued */
+void store_step_wal(struct store *store); /* one look of the thread of the write-ahead log */
+bool store_tell(struct store *store); /* one callback; false: there was none */
+void store_read_now(struct store *store, struct store_read *read); /* only the work, between all steps */
+void store_abandon(struct store *store); /* instead of store_close(): as if the process had died. No callback fires */
+void commit_begin_by_hand(struct store *store);
+void commit_finish_by_hand(struct store *store); /* what is left, before the close */

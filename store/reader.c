@@ -49,7 +49,7 @@ void reader_close_connection(struct store_reader *reader)
 	reader->origin = reader->vkey = NULL;
 }
 
-static void do_work(struct store_reader *reader, struct store_read *read)
+void reader_work(struct store_reader *reader, struct store_read *read)
 {
 	struct error error = {0};
 
@@ -65,30 +65,33 @@ static void do_work(struct store_reader *reader, struct store_read *read)
 		connection_run(&reader->connection, abandon_sql, &error);
 }
 
+bool reader_turn(struct store *store)
+{
+	struct list *first = NULL;
+
+	uv_mutex_lock(&store->lock);
+	while (list_empty(&store->read_queue) && !store->stop_reading && !store->by_hand)
+		uv_cond_wait(&store->read_work, &store->lock);
+	if (!list_empty(&store->read_queue)) {
+		first = store->read_queue.next;
+		list_remove(first);
+	}
+	uv_mutex_unlock(&store->lock);
+	if (first == NULL)
+		return false;
+	reader_work(&store->reader, CONTAINER_OF(first, struct store_read, link));
+	uv_mutex_lock(&store->lock);
+	list_add_last(&store->done_reads, first);
+	uv_mutex_unlock(&store->lock);
+	store_wake_loop(store);
+	return true;
+}
+
 void reader_run_thread(void *arg)
 {
-	struct store *store = arg;
-
 	prctl(PR_SET_NAME, "store-reader");
-	for (;;) {
-		struct list *first = NULL;
-
-		uv_mutex_lock(&store->lock);
-		while (list_empty(&store->read_queue) && !store->stop_reading)
-			uv_cond_wait(&store->read_work, &store->lock);
-		if (!list_empty(&store->read_queue)) {
-			first = store->read_queue.next;
-			list_remove(first);
-		}
-		uv_mutex_unlock(&store->lock);
-		if (first == NULL)
-			return;
-		do_work(&store->reader, CONTAINER_OF(first, struct store_read, link));
-		uv_mutex_lock(&store->lock);
-		list_add_last(&store->done_reads, first);
-		uv_mutex_unlock(&store->lock);
-		uv_async_send(&store->async);
-	}
+	while (reader_turn(arg))
+		continue;
 }
 
 /* --- without a daemon ---------------------------------------------------------------------------------------------- */

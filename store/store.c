@@ -385,6 +385,8 @@ static int open_new_journal(struct store *store, struct error *error)
 /* While somebody waits for us the loop stays alive, and not longer. */
 static void keep_loop_alive(struct store *store)
 {
+	if (store->by_hand)
+		return;
 	if (store->depth + store->signs + store->reads + store->purges > 0 || store->backup.request != NULL)
 		uv_ref((uv_handle_t *)&store->async);
 	else
@@ -530,6 +532,12 @@ static void receive(struct store *store)
 		return;
 	keep_loop_alive(store);
 	if (!is_told_all(store) || store->more_came)
+		store_wake_loop(store);
+}
+
+void store_wake_loop(struct store *store)
+{
+	if (!store->by_hand)
 		uv_async_send(&store->async);
 }
 
@@ -574,7 +582,7 @@ void store_break(struct store *store, const struct error *error)
 	}
 	uv_mutex_unlock(&store->lock);
 	if (first && store->threads_running)
-		uv_async_send(&store->async);
+		store_wake_loop(store);
 }
 
 int store_append(struct store *store, struct store_append *append)
@@ -789,13 +797,13 @@ static int check_no_restore(const struct store *store, struct error *error)
 	return error_set(error, ERR_CORRUPT, "a restore into this folder was interrupted: run the same `reprise journal restore` once more");
 }
 
-int store_open(struct store **opened, uv_loop_t *loop, const struct store_options *options, struct error *error)
+/* All but what makes things happen in it. */
+static int open_parts(struct store **opened, const struct store_options *options, struct error *error)
 {
 	struct store *store = new_store(options);
 	char keys[STORE_PATH_MAX];
 	bool is_new;
 
-	ERROR_BEGIN(error);
 	*opened = NULL;
 	CHECK(sodium_init() >= 0);
 	connection_set_up_library();
@@ -827,7 +835,6 @@ int store_open(struct store **opened, uv_loop_t *loop, const struct store_option
 		goto fail_wal;
 	log_info(LOG_STORE, "journal open folder=%s entries=%llu origin=%s", store->data_dir,
 		 (unsigned long long)store->writer.tree.size, store->origin);
-	start_threads(store, loop);
 	*opened = store;
 	return 0;
 fail_wal:
@@ -840,6 +847,14 @@ fail:
 	error_wrap(error, "open journal %s", store->data_dir);
 	free_parts(store);
 	free(store);
+	return error->code;
+}
+
+int store_open(struct store **opened, uv_loop_t *loop, const struct store_options *options, struct error *error)
+{
+	ERROR_BEGIN(error);
+	if (open_parts(opened, options, error) == 0)
+		start_threads(*opened, loop);
 	return error->code;
 }
 
@@ -878,9 +893,15 @@ void store_close(struct store *store)
 	uv_cond_broadcast(&store->read_work);
 	uv_cond_broadcast(&store->wal_work);
 	uv_mutex_unlock(&store->lock);
-	uv_thread_join(&store->writer_thread);
-	uv_thread_join(&store->reader_thread);
-	uv_thread_join(&store->wal_thread);
+	if (store->by_hand) {
+		commit_finish_by_hand(store);
+		while (reader_turn(store))
+			continue;
+	} else {
+		uv_thread_join(&store->writer_thread);
+		uv_thread_join(&store->reader_thread);
+		uv_thread_join(&store->wal_thread);
+	}
 	store->threads_running = false;
 	FAIL_POINT(CLOSE_JOINED);
 	if (!atomic_load(&store->is_broken) && commit_sign_checkpoint(store, true, &error) != 0)
@@ -892,10 +913,61 @@ void store_close(struct store *store)
 	reader_close_connection(&store->reader);
 	connection_close(&store->wal_connection);
 	commit_close(store); /* The last one: SQLite copies the rest of the WAL back. */
+	signer_close(&store->signer);
+	free_parts(store);
+	if (store->by_hand) {
+		free(store);
+		return;
+	}
 	stop_polling(store);
 	uv_close((uv_handle_t *)&store->prepare, on_handle_closed);
 	uv_close((uv_handle_t *)&store->idle, on_handle_closed);
-	uv_close((uv_handle_t *)&store->async, on_handle_closed);
+	uv_close((uv_handle_t *)&store->async, on_handle_closed); /* The struct itself goes with its last handle. */
+}
+
+/* --- by hand ------------------------------------------------------------------------------------------------------------ */
+
+int store_open_by_hand(struct store **opened, const struct store_options *options, struct error *error)
+{
+	ERROR_BEGIN(error);
+	if (open_parts(opened, options, error) != 0)
+		return error->code;
+	(*opened)->by_hand = true;
+	(*opened)->may_poll = false;
+	commit_begin_by_hand(*opened);
+	return 0;
+}
+
+void store_hand_over(struct store *store)
+{
+	hand_over(store);
+}
+
+bool store_step_reader(struct store *store)
+{
+	return reader_turn(store);
+}
+
+bool store_tell(struct store *store)
+{
+	bool any = !is_told_all(store) || !list_empty(&store->done) || !list_empty(&store->done_signs) || !list_empty(&store->done_reads) || !list_empty(&store->done_purges);
+
+	drain(store, 0); /* whatever the time, one is told */
+	return any;
+}
+
+void store_read_now(struct store *store, struct store_read *read)
+{
+	arena_init(&read->arena);
+	reader_work(&store->reader, read);
+}
+
+void store_abandon(struct store *store)
+{
+	reader_close_connection(&store->reader);
+	connection_close(&store->wal_connection);
+	commit_close(store);
 	signer_close(&store->signer);
-	free_parts(store); /* The struct itself goes with its last handle. */
+	free_parts(store);
+	free(store);
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANCE_REFUSED = 25, CHANCE_FAILED = 110, CHANCE_FATAL = 12, ANSWER_LIST_MAX = 6, SECTIONS_MAX = 10 };
+enum { CHANCE_DOUBLED = 60, CHANCE_STALE = 500, ECHO_US = 3000000, ECHO_TRIES_MAX = 40,
+       CHANCE_REFUSED = 25, CHANCE_FAILED = 110, CHANCE_FATAL = 12, ANSWER_LIST_MAX = 6, SECTIONS_MAX = 10 };
 
 static void attempt_end(struct world *world, void *arg);
 
@@ -145,6 +146,78 @@ void attempt_cancel(void *arg, struct activity *activity)
 		children_cancel(&world->children, activity);
 }
 
+/* --- answers that nobody waits for any more -------------------------------------------------------------------------- */
+
+/* A peer that answers once more, or that answers an attempt from before a crash: what is decided of it is nothing. */
+struct echo {
+	struct run_model *run;
+	char *step_id;
+	unsigned attempt, tries;
+	bool is_stale; /* else it is the answer that was taken, again */
+};
+
+static void free_echo(struct echo *echo)
+{
+	free(echo->step_id);
+	free(echo);
+}
+
+static void check_echo(struct world *world, const struct echo *echo)
+{
+	const struct decide_context context = {.origin = world->journal.origin, .daemon_version = "1.2.3"};
+	struct arena arena;
+	struct state state;
+	struct decision decision;
+	struct error error = {0};
+	size_t count;
+
+	arena_init(&arena);
+	const struct entry *entries = journal_entries(world, echo->run, &arena, VALUE_INLINE_MAX, &count);
+	state_init(&state, echo->run->definition);
+	for (size_t i = 0; i < count; i++)
+		if (workflow_apply(&state, &entries[i], &error) != 0)
+			broken(world, echo->run, "%s", error.message);
+	state_settle(&state);
+	struct outcome outcome = {.ok = true, .output = json_object(&arena), .record = json_object(&arena), .started_ms = world_wall_ms(world), .finished_ms = world_wall_ms(world)};
+	struct trigger trigger = {.kind = TRIGGER_ACTIVITY_DONE, .wall_ms = world_wall_ms(world), .step_id = echo->step_id, .attempt = echo->attempt, .outcome = &outcome};
+	decision_init(&decision);
+	workflow_decide(&state, &trigger, 1, &context, &decision);
+	if (decision.entry_count > 0 || decision.effect_count > 0 || decision.need_count > 0)
+		broken(world, echo->run, "attempt %u of %s is over, but another answer to it brings about %zu entries, the first %s", echo->attempt, echo->step_id, decision.entry_count,
+		       decision.entry_count > 0 ? entry_kind_name(decision.entries[0].kind) : "");
+	*(echo->is_stale ? &world->counters.stale : &world->counters.doubled) += 1;
+	decision_close(&decision);
+	state_close(&state);
+	arena_close(&arena);
+}
+
+static void on_echo(struct world *world, void *arg)
+{
+	struct echo *echo = arg;
+	const struct step_model *step = model_step(echo->run, echo->step_id, false);
+
+	/* As long as the journal says that it is under way it is no echo: the first answer has to be durable, or the attempt called interrupted. */
+	if (step && step->open && step->attempt == echo->attempt && ++echo->tries < ECHO_TRIES_MAX) {
+		world_at(world, random_below(&world->random, ECHO_US), false, on_echo, echo);
+		return;
+	}
+	if (!echo->run->ended && step && !(step->open && step->attempt == echo->attempt))
+		check_echo(world, echo);
+	free_echo(echo);
+}
+
+static void plan_echo(const struct attempt *attempt, bool is_stale)
+{
+	struct world *world = attempt->world;
+	struct echo *echo = memory_zero(sizeof *echo);
+
+	echo->run = attempt->run;
+	echo->step_id = memory_text(attempt->activity->step_id);
+	echo->attempt = attempt->activity->attempt;
+	echo->is_stale = is_stale;
+	world_at(world, random_below(&world->random, ECHO_US), false, on_echo, echo);
+}
+
 void attempt_close(void *arg, struct activity *activity)
 {
 	struct world *world = arg;
@@ -160,7 +233,9 @@ void attempt_close(void *arg, struct activity *activity)
 	if (!attempt)
 		return; /* refused at the start */
 	if (!list_empty(&attempt->link)) {
-		/* Only a crash takes an activity away that has not answered; its event dies with the engine. */
+		/* Only a crash takes an activity away that has not answered; its event dies with the engine. Its peer may answer all the same. */
+		if (random_chance(&world->random, CHANCE_STALE))
+			plan_echo(attempt, true);
 		list_remove(&attempt->link);
 		world_cancel_event(world, attempt->event);
 		attempt->step->in_flight = NULL;
@@ -402,6 +477,9 @@ static void attempt_end(struct world *world, void *arg)
 		give_answer(activity, &random);
 		activity->result.response = arena_bytes(&activity->arena, bytes_text(activity->step_id));
 	}
+	world->counters.late += attempt->cancelled && activity->result.ok;
+	if (world->faults && random_chance(&world->random, CHANCE_DOUBLED))
+		plan_echo(attempt, false);
 	fill_times(world, attempt);
 	tell_policy(attempt);
 	list_remove(&attempt->link);

@@ -10,7 +10,7 @@
 #include "workflow/language/cloud_event.h"
 #include "workflow/language/consumption.h"
 
-enum { FEED_US = 500000, OFFER_US = 20000, TYPES = 4, ROOMS = 3 };
+enum { FEED_US = 500000, FEED_SLOWER = 64 /* the more there were, the rarer they become: some runs wait for hours */, OFFER_US = 20000, TYPES = 4, ROOMS = 3 };
 
 /* --- what the journal has ------------------------------------------------------------------------------------------ */
 
@@ -150,7 +150,7 @@ static void on_feed(struct world *world, void *arg)
 	struct sender *sender = new_sender(world);
 	for (unsigned copies = random_chance(&world->random, 150) ? 2 : 1; copies > 0; copies--)
 		world_at(world, random_below(&world->random, 20000), false, on_send, sender);
-	world_at(world, random_below(&world->random, FEED_US), false, on_feed, NULL);
+	world_at(world, random_below(&world->random, FEED_US * (1 + world->feed_count / FEED_SLOWER)), false, on_feed, NULL);
 }
 
 void events_feed(struct world *world)

@@ -15,8 +15,6 @@
 
 enum { FOLD_ALWAYS = 48 }; /* runs up to so many entries are folded again at each commit, longer ones now and then */
 
-static const char origin[] = "reprise.example/simulation";
-
 void broken(struct world *world, const struct run_model *run, const char *format, ...)
 {
 	va_list arguments;
@@ -523,6 +521,7 @@ static void keep_run(struct world *world, const struct run_model *run, const str
 	arena_init(&arena);
 	struct json *line = json_object(&arena), *list = json_array(&arena);
 	json_set_number(&arena, line, "journal", (double)world->seed);
+	json_set_text(&arena, line, "origin", world->journal.origin);
 	json_set_text(&arena, line, "run", run->id);
 	json_set(&arena, line, "definition", (struct json *)run->definition->document);
 	for (size_t i = 0; i < count; i++) {
@@ -548,7 +547,7 @@ void check_ended_run(struct world *world, struct run_model *run)
 	struct replay_result result;
 	struct error error = {0};
 	size_t count;
-	const struct decide_context context = {origin, "1.2.3", {NULL, NULL}};
+	const struct decide_context context = {world->journal.origin, "1.2.3", {NULL, NULL}};
 
 	arena_init(&arena);
 	const struct entry *entries = journal_entries(world, run, &arena, UINT64_MAX, &count);
@@ -563,7 +562,7 @@ void check_ended_run(struct world *world, struct run_model *run)
 
 	static const char *const words[] = {[ENTRY_RUN_COMPLETED] = "completed", [ENTRY_RUN_FAULTED] = "faulted", [ENTRY_RUN_CANCELLED] = "cancelled",
 					    [ENTRY_RUN_KILLED] = "cancelled"};
-	const struct json *view = view_run(&arena, entries, count, run->definition, origin, VIEW_ALL), *tasks = json_get(view, "tasks");
+	const struct json *view = view_run(&arena, entries, count, run->definition, world->journal.origin, VIEW_ALL), *tasks = json_get(view, "tasks");
 	if (strcmp(json_get_text(view, "status"), words[run->ended_by]) != 0)
 		broken(world, run, "the run document says %s", json_get_text(view, "status"));
 	for (size_t i = 0; i < json_count(tasks); i++) {
@@ -586,57 +585,7 @@ void check_ended_run(struct world *world, struct run_model *run)
 	arena_close(&arena);
 }
 
-/* --- the log ------------------------------------------------------------------------------------------------------ */
-
-/* RFC 9162 section 2.1.1, as it is written there: the largest power of two smaller than the size splits it. */
-static struct digest tree_root(const struct journal *journal, size_t from, size_t size)
-{
-	size_t split = 1;
-
-	if (size == 1)
-		return log_tree_leaf(journal->entries[from].bytes);
-	while (split * 2 < size)
-		split *= 2;
-	struct digest left = tree_root(journal, from, split), right = tree_root(journal, from + split, size - split);
-	return log_tree_node(&left, &right);
-}
-
-static int read_node(void *arg, unsigned level, uint64_t index, struct digest *hash)
-{
-	const struct journal *journal = arg;
-
-	if (index >= journal->node_counts[level])
-		return ERR_NOT_FOUND;
-	*hash = journal->nodes[level][index];
-	return 0;
-}
-
-void check_log(struct world *world)
-{
-	struct journal *journal = &world->journal;
-	struct log_proof proof;
-	struct error error = {0};
-	struct digest root, again;
-
-	for (size_t i = 0; i < journal->count; i++) {
-		struct digest leaf = log_tree_leaf(journal->entries[i].bytes);
-		if (!digest_equal(&leaf, &journal->entries[i].leaf))
-			broken(world, NULL, "entry %zu has changed since it was committed", i);
-	}
-	root = log_tree_root(&journal->tree);
-	again = tree_root(journal, 0, journal->count);
-	if (!digest_equal(&root, &again))
-		broken(world, NULL, "the tree's root, computed from the entries, is another");
-	if (log_tree_root_at(journal->count, read_node, journal, &again, &error) != 0 || !digest_equal(&root, &again))
-		broken(world, NULL, "the tree's root, computed from stored nodes, is another %s", error.message);
-	uint64_t index = random_below(&world->random, journal->count);
-	if (log_tree_prove_inclusion(index, journal->count, read_node, journal, &proof, &error) != 0 ||
-	    log_tree_verify_inclusion(index, journal->count, &journal->entries[index].leaf, &proof, &root, &error) != 0)
-		broken(world, NULL, "entry %" PRIu64 " cannot be proven: %s", index, error.message);
-	if (journal->old_size > 0 && (log_tree_prove_consistency(journal->old_size, journal->count, read_node, journal, &proof, &error) != 0 ||
-				      log_tree_verify_consistency(journal->old_size, journal->count, &journal->old_root, &root, &proof, &error) != 0))
-		broken(world, NULL, "the log does not continue the one of size %" PRIu64 ": %s", journal->old_size, error.message);
-}
+/* --- at the end ---------------------------------------------------------------------------------------------------- */
 
 void check_rest(struct world *world)
 {
@@ -661,5 +610,5 @@ void check_rest(struct world *world)
 	for (size_t i = 0; i < world->run_count; i++)
 		if (world->runs[i]->ended)
 			check_ended_run(world, world->runs[i]);
-	check_log(world);
+	journal_check_deeply(world);
 }

@@ -8,6 +8,8 @@
 
 #include "workflow/base/log.h"
 
+enum { SEEDS_THAT_SHOW = 100 };
+
 static _Noreturn void usage(void)
 {
 	fprintf(stderr, "reprised-simulate --seed N [--seeds COUNT] [--runs K] [--verbose] [--lose-batch N] [--keep FILE]\n"
@@ -30,11 +32,35 @@ static uint64_t number(const char *text)
 	return value;
 }
 
+/* What has to have happened, and how often in a hundred seeds at least: a simulation in which nothing goes wrong shows nothing. */
+static bool all_happened(const struct counters *sum, uint64_t seeds)
+{
+	const struct {
+		const char *what;
+		uint64_t times;
+		unsigned least;
+	} figures[] = {
+		{"commits", sum->commits, 20000}, {"crashes", sum->crashes, 400}, {"crashes that took unsynced writes away", sum->dropped, 200}, {"crashes in the middle of a commit", sum->in_commit, 100},
+		{"commits in doubt that were there", sum->kept_commits, 10}, {"crashes while the journal opens", sum->in_open, 10}, {"full disks", sum->full, 20},
+		{"refusals for want of room", sum->full_refused, 200}, {"appends that waited for room", sum->full_waited, 10}, {"answers after their cancellation", sum->late, 20},
+		{"answers to attempts before a crash", sum->stale, 50}, {"answers given twice", sum->doubled, 50}, {"journals compared whole", sum->deep_checks, 120},
+	};
+	bool all = true;
+
+	for (size_t i = 0; i < COUNT_OF(figures); i++) {
+		bool enough = figures[i].times * 100 >= figures[i].least * seeds;
+		printf("%s: %" PRIu64 "%s\n", figures[i].what, figures[i].times, enough ? "" : ", which is too few");
+		all &= enough;
+	}
+	return all;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = 0, seeds = 1;
 	bool seeded = false;
 	struct options options = {0};
+	struct counters sum = {0};
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--seed") == 0) {
@@ -58,8 +84,9 @@ int main(int argc, char **argv)
 	if (!seeded)
 		usage();
 	log_init(LOG_ERROR, 0);
+	journal_set_up();
 	for (uint64_t i = 0; i < seeds; i++)
-		world_run(seed + i, &options);
+		world_run(seed + i, &options, &sum);
 	if (options.keep && fclose(options.keep) != 0) {
 		perror("--keep");
 		return 1;
@@ -69,6 +96,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%" PRIu64 " seeds, and jq had nothing to evaluate\n", seeds);
 		return 1;
 	}
+	if (seeds >= SEEDS_THAT_SHOW && !all_happened(&sum, seeds))
+		return 1;
 	if (seeds > 1)
 		printf("%" PRIu64 " seeds from %" PRIu64 ", all ok\n", seeds, seed);
 	return 0;

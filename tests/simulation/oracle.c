@@ -513,7 +513,7 @@ static struct result run_emit(struct oracle *o, const struct task *task, const s
 	time_text(entry->time_ms, time);
 	json_set_text(o->arena, event, "time", time);
 	if (!json_get(event, "source"))
-		json_set(o->arena, event, "source", json_printf(o->arena, "https://reprise.example/simulation/simulation/%s/1.0.0", o->run->definition->name));
+		json_set(o->arena, event, "source", json_printf(o->arena, "https://%s/simulation/%s/1.0.0", o->world->journal.origin, o->run->definition->name));
 	if (!json_equal(value_of(o, entry->data, "event"), event))
 		broken(o->world, o->run, "%s emits something else than\n%s", o->step, (const char *)json_print_arena(event, o->arena).data);
 	return (struct result){GAVE, false, event, 0};

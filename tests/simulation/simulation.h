@@ -1,11 +1,12 @@
-/* The deterministic simulation of the engine: one thread, one seed, one order of events.
+/* The deterministic simulation of engine and store: one thread, one seed, one order of events.
  *
- * The engine under test is the real one with the real decide, state, entries and replay; store, activities and clocks are the
- * simulation's. Everything random comes from one generator, or from a hash of (seed, idempotency key, attempt) where the
+ * Engine and store under test are the real ones: decide, state, entries, replay, children; commits, tables, tree, signatures, checkpoints,
+ * reads, retention, on SQLite. Activities, clocks and the disk (tests/support/memory_disk.h) are the simulation's, and so is who runs
+ * the store's threads: it is stepped by hand (store/internal.h). Everything random comes from one generator, or from a hash of (seed, idempotency key, attempt) where the
  * order of events must not matter, so a seed is one run of the world and can be repeated.
  *
- * New here? Read world_run() in world.c, then invariants.c: what is checked. programs.c makes the workflows, journal.c is the
- * store, attempts.c the activities, oracle.c what a run's output has to be. */
+ * New here? Read world_run() in world.c, then invariants.c: what is checked. programs.c makes the workflows, journal.c steps the
+ * store and keeps what must be in it, attempts.c the activities, oracle.c what a run's output has to be. */
 #pragma once
 
 #include <stdio.h>
@@ -79,8 +80,6 @@ struct run_model {
 	int64_t wake_ms, rested_ms; /* its last entry says that it waits for nothing but times, and when it was written */
 	uint64_t *seqs; /* of its entries */
 	size_t seq_count, seq_cap;
-	struct bytes snapshot; /* owned: the last one; data NULL: none */
-	uint64_t snapshot_seq;
 	struct step_model *steps[STEP_SLOTS];
 };
 
@@ -91,6 +90,7 @@ struct stored_value {
 	struct bytes bytes; /* owned */
 };
 
+/* An entry as it was read back from the store, once. */
 struct stored {
 	struct bytes bytes; /* owned: the encoded entry */
 	enum entry_kind kind;
@@ -101,16 +101,20 @@ struct stored {
 };
 
 struct journal {
+	struct store *store; /* NULL: the daemon is away */
+	struct store_options options;
+	char origin[256];
+	/* What must be in it from now on: taken in after each commit, before anybody is told of it. */
 	struct stored *entries;
 	size_t count, cap;
-	struct list queue; /* struct store_append */
-	size_t queued;
-	bool commit_due;
 	struct log_tree tree;
-	struct digest *nodes[LOG_TREE_LEVELS_MAX]; /* by level: roots of perfect subtrees */
-	size_t node_counts[LOG_TREE_LEVELS_MAX], node_caps[LOG_TREE_LEVELS_MAX];
 	uint64_t old_size; /* a size and root from the middle, for a proof of consistency */
 	struct digest old_root;
+	uint64_t in_doubt; /* where the batch ends that was being written when the disk died; 0: none */
+	uint64_t tail_checked; /* entries up to here were compared after a crash */
+	/* Handed over and not answered: struct journal_append, struct journal_read. They die with the daemon. */
+	struct list appends, reads;
+	bool handover_due, turn_due, tell_due, tick_due;
 	unsigned batches;
 	bool has_lost; /* see lose_batch */
 };
@@ -144,6 +148,10 @@ struct counters {
 	uint64_t retried, retries_refused, resumed, ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
 		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, pauses, resumes, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
 		listens, left_alone;
+	/* The disk's and the store's. */
+	uint64_t dropped, dropped_bytes /* crashes that took unsynced writes away */, in_commit /* … in the middle of a commit */, in_open, kept_commits /* which was durable all the same */,
+		full, full_refused, full_waited /* times that the disk became full; new work that was refused; appends that had to wait */, commits, checkpoints, deep_checks, purged, pruned, erased;
+	uint64_t late, stale, doubled; /* answers after their cancellation; of attempts before the crash; given twice */
 };
 
 /* An event that the journal has. */
@@ -176,7 +184,7 @@ struct world {
 	int64_t armed_ms; /* the deadline that the world sleeps until, and when that is: as daemon/ports.c does it */
 	uint64_t armed_us;
 	unsigned steps_forward;
-	bool stopping, faults, full, first_failure_done;
+	bool stopping, faults, first_failure_done;
 	struct journal journal;
 	struct list attempts;
 	struct definition *definitions[WORLD_DEFINITIONS];
@@ -197,7 +205,7 @@ struct world {
 	bool feeding;
 };
 
-int world_run(uint64_t seed, const struct options *options);
+int world_run(uint64_t seed, const struct options *options, struct counters *sum /* its figures are added to these */);
 void world_at(struct world *world, uint64_t delay_us, bool with_engine, void (*fire)(struct world *, void *), void *arg);
 uint64_t world_event(struct world *world, uint64_t delay_us, bool with_engine, void (*fire)(struct world *, void *), void *arg); /* gives its number */
 void world_cancel_event(struct world *world, uint64_t order);
@@ -207,6 +215,8 @@ struct run_model *world_run_model(struct world *world, const char *id);
 struct run_model *world_add_run(struct world *world, const char *id);
 void world_plan_retry(struct world *world, struct run_model *run); /* it has faulted: perhaps somebody goes on with it */
 
+struct entry definition_entry(struct world *world, unsigned number, struct arena *arena); /* definition.added */
+
 /* Say what is broken, show the run's entries, exit 1. */
 _Noreturn void broken(struct world *world, const struct run_model *run, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -214,14 +224,21 @@ _Noreturn void broken(struct world *world, const struct run_model *run, const ch
 struct bytes program_make(struct world *world, struct arena *arena, unsigned number, enum text_format *format);
 struct bytes program_input(struct world *world, struct arena *arena);
 
-/* journal.c: ports of the engine */
-void journal_open(struct journal *journal);
-void journal_close(struct journal *journal);
+/* journal.c: the store, ports of the engine */
+void journal_set_up(void); /* once in the process */
+void journal_format(struct world *world); /* an empty disk */
+void journal_open(struct world *world); /* as often as it takes; compares what is there with what must be */
+void journal_crash(struct world *world); /* the power goes, or only the process */
+void journal_stop(struct world *world); /* a clean stop */
+void journal_close(struct journal *journal); /* at the end of all */
 int journal_append(void *world, struct store_append *append);
 void journal_load_run(void *world, struct engine_load_run *load);
 void journal_load_values(void *world, struct engine_load_values *load);
-void journal_forget_queue(struct journal *journal);
 void journal_look(void *world, struct children_look *look); /* port of daemon/children.h */
+/* Of the store itself: its open runs, in order, for a start. */
+void journal_each_open_run(struct world *world, void (*each)(struct world *world, const struct store_open_run *run));
+void journal_fill_disk(struct world *world, uint64_t left_bytes); /* somebody else takes all but so many */
+void journal_check_deeply(struct world *world); /* every entry and value, tree, checkpoints, tables, proofs */
 /* All entries of a run, decoded, with values up to value_max. */
 struct entry *journal_entries(struct world *world, const struct run_model *run, struct arena *arena, uint64_t value_max, size_t *count);
 
@@ -267,7 +284,6 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 void check_committed(void *world, const char *run_id, uint64_t seq_last, bool ended); /* port on_committed */
 void check_start(struct world *world, const struct attempt *attempt);
 void check_ended_run(struct world *world, struct run_model *run);
-void check_log(struct world *world);
 void check_rest(struct world *world); /* nothing is left to happen */
 
 /* oracle.c: interpret the definition once more, plainly, with the recorded answers of the calls; compare every output. */

@@ -7,8 +7,9 @@
 #include <string.h>
 
 enum { RUNS_MIN = 6, RUNS_MAX = 12, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300, SLEEP_MAX_MS = 60000,
+       FULL_LEFT_MAX = 800 << 10,
        RETRIES_MAX = 3 /* of one run */,
-       RETRIES_OF_SEED_MAX = 24 /* a run that runs itself begins a tree of runs with each */ };
+       RETRIES_OF_SEED_MAX = 8 /* a run that runs itself begins a tree of runs with each */ };
 
 static const int64_t wall_start_ms = 1790000000000; /* September 2026 */
 
@@ -133,6 +134,21 @@ static void close_children(struct world *world)
 	children_close(&world->children);
 }
 
+static void take_up_run(struct world *world, const struct store_open_run *row)
+{
+	struct run_model *run = world_run_model(world, row->id);
+
+	if (!run || !run->created || run->ended)
+		broken(world, run, "the store has %s among the open runs", row->id);
+	if (row->wake_ms != run->wake_ms || (row->wake_ms != 0 && row->rested_ms != run->rested_ms) || row->is_awaited != run->is_awaited || row->is_quarantined)
+		broken(world, run, "the store says that it wakes at %" PRId64 ", its last entry %" PRId64, row->wake_ms, run->wake_ms);
+	run->recovering = row->wake_ms == 0;
+	world->counters.left_alone += row->wake_ms != 0;
+	if (row->is_awaited)
+		children_add_open(&world->children, row->id, row->parent, row->parent_step);
+	engine_recover(world->engine, row->id, row->wake_ms, row->rested_ms);
+}
+
 static void start_engine(struct world *world)
 {
 	const struct engine_ports ports = {
@@ -140,7 +156,7 @@ static void start_engine(struct world *world)
 		.load_values = journal_load_values, .evaluate = expression_evaluate, .listen = events_listen, .unlisten = events_unlisten, .start_activity = attempt_start, .cancel_activity = attempt_cancel, .close_activity = attempt_close,
 		.on_committed = check_committed, .on_run_failed = port_run_failed,
 	};
-	struct engine_config config = {.origin = "reprise.example/simulation", .daemon_version = "1.2.3",
+	struct engine_config config = {.origin = world->journal.origin, .daemon_version = "1.2.3",
 				       .event_window_ms = random_chance(&world->random, 500) ? 0 : (int64_t)random_below(&world->random, 5000),
 				       .park_after_ms = (int64_t)random_below(&world->random, PARK_AFTER_MAX_MS)};
 
@@ -152,35 +168,30 @@ static void start_engine(struct world *world)
 	config.load_concurrency = random_between(&world->random, 1, 4);
 	const struct children_ports children = {.arg = world, .look = journal_look, .now_us = port_now_us, .wall_ms = port_wall_ms};
 
-	world->boot++;
 	world->armed_ms = 0;
 	world->stopping = false;
 	events_forget_listeners(world);
 	children_init(&world->children, &children);
 	world->engine = world->children.engine = engine_new(&config, &ports);
 	world_at(world, 0, true, on_sweep, NULL);
-	for (size_t i = 0; i < world->run_count; i++) {
-		struct run_model *run = world->runs[i];
-		if (!run->created || run->ended)
-			continue;
-		run->recovering = run->wake_ms == 0;
-		world->counters.left_alone += run->wake_ms != 0;
-		if (run->is_awaited)
-			children_add_open(&world->children, run->id, run->parent->id, run->parent_step);
-		engine_recover(world->engine, run->id, run->wake_ms, run->rested_ms);
-	}
+	journal_each_open_run(world, take_up_run);
+	for (size_t i = 0; i < world->run_count; i++)
+		if (world->runs[i]->created && !world->runs[i]->ended && !engine_run_is_open(world->engine, world->runs[i]->id))
+			broken(world, world->runs[i], "it has not ended, but is not among the store's open runs");
 }
 
 void world_crash(struct world *world)
 {
 	world->counters.crashes++;
-	journal_forget_queue(&world->journal);
+	journal_crash(world);
 	children_abandon(&world->children);
 	events_forget_appends(world);
 	engine_drop(world->engine);
 	close_children(world);
 	if (!list_empty(&world->attempts))
 		broken(world, NULL, "an activity outlives the engine that started it");
+	world->boot++; /* what was to happen in the old one does not */
+	journal_open(world);
 	start_engine(world);
 }
 
@@ -201,8 +212,10 @@ static void on_stopping(struct world *world, void *arg)
 	children_abandon(&world->children);
 	engine_free(world->engine);
 	close_children(world);
-	journal_forget_queue(&world->journal);
+	journal_stop(world);
 	events_forget_appends(world);
+	world->boot++;
+	journal_open(world);
 	start_engine(world);
 }
 
@@ -234,13 +247,14 @@ static void on_clock_step(struct world *world, void *arg)
 static void on_full_end(struct world *world, void *arg)
 {
 	(void)arg;
-	world->full = false;
+	journal_fill_disk(world, UINT64_MAX);
 }
 
 static void on_full(struct world *world, void *arg)
 {
 	(void)arg;
-	world->full = world->faults;
+	if (world->faults)
+		journal_fill_disk(world, random_below(&world->random, FULL_LEFT_MAX));
 	world_at(world, random_between(&world->random, 1000, 3000000), false, on_full_end, NULL);
 }
 
@@ -316,6 +330,19 @@ static void on_submitted(struct engine_submit *submit)
 	}
 }
 
+struct entry definition_entry(struct world *world, unsigned number, struct arena *arena)
+{
+	const struct definition *definition = world->definitions[number];
+	struct entry entry = {.kind = ENTRY_DEFINITION_ADDED, .data = json_object(arena), .time_ms = world_wall_ms(world)};
+
+	json_set_text(arena, entry.data, "namespace", definition->namespace);
+	json_set_text(arena, entry.data, "name", definition->name);
+	json_set_text(arena, entry.data, "version", definition->version);
+	json_set_boolean(arena, entry.data, "registered", true);
+	entry_add_value(arena, &entry, "definition", world->documents[number]);
+	return entry;
+}
+
 static void on_submit(struct world *world, void *arg)
 {
 	struct client *client = arg;
@@ -326,8 +353,7 @@ static void on_submit(struct world *world, void *arg)
 						.received_us = world->now_us > 500 ? world->now_us - random_below(&world->random, 500) : 0, .on_done = on_submitted,
 						.owner = client};
 	if (!world->definition_added[client->definition]) { /* goes into the journal with its first run */
-		client->extra = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(&client->arena), .time_ms = world_wall_ms(world)};
-		entry_add_value(&client->arena, &client->extra, "definition", world->documents[client->definition]);
+		client->extra = definition_entry(world, client->definition, &client->arena);
 		client->submit.extra = &client->extra;
 		client->submit.extra_count = 1;
 	}
@@ -524,7 +550,8 @@ static void on_resume_all(struct world *world, void *arg)
 static void on_faults_end(struct world *world, void *arg)
 {
 	(void)arg;
-	world->faults = world->full = false;
+	world->faults = false;
+	journal_fill_disk(world, UINT64_MAX);
 	on_resume_all(world, NULL);
 }
 
@@ -583,7 +610,6 @@ static void load_programs(struct world *world)
 			broken(world, NULL, "program %u is refused: %s: %s", i, problems.items[0].pointer, problems.items[0].message);
 		}
 		problems_close(&problems);
-		world->definition_added[i] = i == WORLD_DEFINITIONS - 1 && !random_chance(&world->random, 150); /* else who runs it as a child finds none, perhaps */
 		world->documents[i] = json_print_arena(world->definitions[i]->document, &world->arena);
 	}
 }
@@ -643,6 +669,7 @@ static void close_world(struct world *world)
 	children_abandon(&world->children);
 	engine_free(world->engine);
 	close_children(world);
+	journal_stop(world);
 	events_close(world);
 	while (!list_empty(&world->clients)) {
 		struct client *client = CONTAINER_OF(world->clients.next, struct client, link);
@@ -661,7 +688,6 @@ static void close_world(struct world *world)
 			}
 		free(world->runs[i]->seqs);
 		free(world->runs[i]->parent_step);
-		free((void *)world->runs[i]->snapshot.data);
 		free(world->runs[i]);
 	}
 	for (size_t i = 0; i < WORLD_DEFINITIONS; i++) {
@@ -676,7 +702,7 @@ static void close_world(struct world *world)
 	arena_close(&world->arena);
 }
 
-int world_run(uint64_t seed, const struct options *options)
+int world_run(uint64_t seed, const struct options *options, struct counters *sum)
 {
 	struct world world = {.seed = seed, .options = *options, .random = {random_mix(seed)}};
 	const struct counters *c = &world.counters;
@@ -686,8 +712,10 @@ int world_run(uint64_t seed, const struct options *options)
 	list_init(&world.clients);
 	list_init(&world.senders);
 	list_init(&world.listeners);
-	journal_open(&world.journal);
+	journal_format(&world);
 	load_programs(&world);
+	world.boot = 1;
+	journal_open(&world);
 	start_engine(&world);
 	unsigned runs = options->runs ? options->runs : (unsigned)random_between(&world.random, RUNS_MIN, RUNS_MAX);
 	for (unsigned i = 0; i < runs; i++)
@@ -712,10 +740,18 @@ int world_run(uint64_t seed, const struct options *options)
 	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->fired, c->caught, c->tries, c->cancels, c->pauses, c->facts,
 	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, c->retried, c->resumed, hex);
 	if (options->verbose)
+		printf("  dropped=%" PRIu64 " bytes=%" PRIu64 " in commit=%" PRIu64 " in open=%" PRIu64 " kept commits=%" PRIu64 " full=%" PRIu64 " refused=%" PRIu64 " waited=%" PRIu64 " commits=%" PRIu64
+		       " deep checks=%" PRIu64 " purged=%" PRIu64 " pruned=%" PRIu64 " late=%" PRIu64 " stale=%" PRIu64 " doubled=%" PRIu64 "\n",
+		       c->dropped, c->dropped_bytes, c->in_commit, c->in_open, c->kept_commits, c->full, c->full_refused, c->full_waited, c->commits, c->deep_checks, c->purged, c->pruned, c->late,
+		       c->stale, c->doubled);
+	if (options->verbose)
 		printf("  completed=%" PRIu64 " faulted=%" PRIu64 " cancelled=%" PRIu64 " attempts=%" PRIu64 " refused=%" PRIu64 " interrupted=%" PRIu64
 		       " values loaded=%" PRIu64 " clock steps=%" PRIu64 " checks=%" PRIu64 " states compared=%" PRIu64 " tasks by the oracle=%" PRIu64 " evaluations=%" PRIu64 " attached=%" PRIu64 " orphans=%" PRIu64 " offers=%" PRIu64 " duplicates=%" PRIu64 " listeners=%" PRIu64 " events=%" PRIu64 " snapshots=%" PRIu64 " loads from one=%" PRIu64 " left alone=%" PRIu64 " waiting=%" PRIu64 " resumes=%" PRIu64 "\n",
 		       c->completed, c->faulted, c->cancelled, c->attempts, c->refused, c->interruptions, c->value_loads, c->steps_clock, c->checks, c->folds,
 		       c->oracle_tasks, c->evaluations, c->attached, c->orphans, c->offers, c->duplicates, c->listeners, c->events, c->snapshots, c->from_snapshot, c->left_alone, c->waiting, c->resumes);
 	close_world(&world);
+	const uint64_t *figures = (const uint64_t *)&world.counters;
+	for (size_t i = 0; i < sizeof world.counters / sizeof *figures; i++) /* of nothing else is it made */
+		((uint64_t *)sum)[i] += figures[i];
 	return 0;
 }

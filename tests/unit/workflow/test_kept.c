@@ -32,7 +32,7 @@ static void count_tasks(const struct task *task)
 
 static void replay_line(struct bytes line)
 {
-	static const struct decide_context context = {"reprise.example/simulation", "1.2.3", {NULL, NULL}};
+	struct decide_context context = {.daemon_version = "1.2.3"};
 	struct replay_result result;
 	struct problems problems;
 	struct error error = {0};
@@ -41,6 +41,9 @@ static void replay_line(struct bytes line)
 	arena_init(&arena);
 	const struct json *kept = json_parse(&arena, line, JSON_STORED, NULL, &error), *list = json_get(kept, "entries");
 	ck_assert_msg(kept != NULL, "%s", error.message);
+	context.origin = json_get_text(kept, "origin"); /* the first ones had all the same, and did not say so */
+	if (context.origin == NULL)
+		context.origin = "reprise.example/simulation";
 	problems_init(&problems);
 	struct definition *definition = definition_load_json(json_get(kept, "definition"), &problems);
 	ck_assert_msg(definition != NULL, "its definition is refused: %s", problems.count > 0 ? problems.items[0].message : "");
