@@ -787,7 +787,7 @@ void journal_open(struct world *world)
 	uint64_t size;
 
 	for (;;) {
-		if ((world->faults || is_first) && random_chance(&world->random, 60))
+		if ((world->faults || is_first) && random_chance(&world->random, 120))
 			memory_disk_die(random_between(&world->random, 1, DIES_WITHIN_OPENING));
 		if (store_open_by_hand(&journal->store, &journal->options, &error) == 0)
 			break;

@@ -8,11 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/support/power_cut.h"
+
 enum {
 	RUNS_MAX = 256, /* appends of one scenario, those of the journal that it begins with included */
 	PATH_LEN = 512,
 	WHY_LEN = 1024,
-	SECTOR = 512, /* what a disk writes whole */
 	END_CLEAN = 0, END_REFUSED = 10, END_WRONG = 99, /* how a child ends; refused: the journal could not be opened */
 };
 
@@ -80,7 +81,6 @@ _Noreturn void wrong(const char *format, ...) __attribute__((format(printf, 1, 2
 
 /* --- power loss ----------------------------------------------------------------------------------------------------------- */
 
-enum cut { CUT_DROP, CUT_KEEP, CUT_PREFIX, CUT_RANDOM, CUT_COUNT }; /* of what was not synced: nothing, all, the first part with a torn end, any sectors in any order */
 enum lie { LIE_NONE, LIE_LOG, LIE_DATABASE, LIE_FOLDER, LIE_COUNT }; /* whose syncs do nothing */
 
 extern atomic_bool recording;
