@@ -27,6 +27,8 @@ enum {
 	OVERHEAD_RUNS_DEFAULT = 200,
 	MEMORY_RUNS_DEFAULT = 100000,
 	RECOVERY_RUNS_DEFAULT = 100000,
+	RECOVERY_HANGS_MS = 600000, /* what the runtime takes for an answer, so that none comes */
+	RECOVERY_WITHIN_S = 600, RECOVERY_LOOK_MS = 50, /* all are to have been read again after the restart; how often that is looked at */
 	MEMORY_CONNECTIONS = 64,
 	JOURNAL_RUNS_DEFAULT = 30000,
 	JOURNAL_RUNS_MIN = 2000, /* some tiles */
@@ -231,13 +233,13 @@ static int start_daemon(struct bench *bench, const char *runtime_url)
 			       "runtimes:\n  bench:\n    kind: openai\n    url: %s\n    model: bench\n    concurrency: 64\n", runtime_url));
 }
 
-static int start_sim(struct bench *bench, const char **url)
+static int start_sim(struct bench *bench, unsigned delay_ms, const char **url)
 {
 	struct command *command = bench->command;
 	char *script = arena_printf(&command->arena, "%s/script.json", bench->folder);
 	int status = write_text(command, script, "{\"answer\":{\"mode\":\"fixed\",\"answers\":[{\"text\":\"Twenty milliseconds later.\",\"weight\":1}]}}\n");
 	const char *arguments[] = {find_program(command, "sim", "../tests/sim/reprise-sim", "reprise-sim"), "--port", "0", "--model", "bench", "--delay",
-				   arena_printf(&command->arena, "%d", ACTIVITY_MS), "--script", script, NULL};
+				   arena_printf(&command->arena, "%u", delay_ms), "--script", script, NULL};
 	if (status != STATUS_OK || (status = start_process(command, &bench->sim, arguments, arena_printf(&command->arena, "%s/reprise-sim.log", bench->folder))) != STATUS_OK)
 		return status;
 	const char *start = strstr(bench->sim.line, "http://");
@@ -452,7 +454,7 @@ int command_bench_overhead(struct command *command)
 	if (runs == 0)
 		return command_fail(command, STATUS_USAGE, NULL, "--runs 0: at least one run is needed");
 	if ((status = make_folder(&bench)) != STATUS_OK || (status = measure_disk(&bench, &disk)) != STATUS_OK ||
-	    (!no_op && (status = start_sim(&bench, &url)) != STATUS_OK) || (status = start_daemon(&bench, url)) != STATUS_OK)
+	    (!no_op && (status = start_sim(&bench, ACTIVITY_MS, &url)) != STATUS_OK) || (status = start_daemon(&bench, url)) != STATUS_OK)
 		goto done;
 	sleep_ms(IDLE_BEFORE_MEMORY_MS);
 	read_memory(bench.daemon.pid, &resident, &private);
@@ -979,25 +981,44 @@ done:
 #define SLEEPER_DEFINITION \
 	"{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"bench\",\"name\":\"sleeper\",\"version\":\"1.0.0\"},\"do\":[{\"rest\":{\"wait\":{\"days\":1}}}]}"
 
-/* Runs that sleep for a day, a daemon that is killed, and what the next start takes: until it serves, and until it has cancelled one of them. */
+/* How many runs the daemon has read again since its start. */
+static int count_recovered(struct bench *bench, double *count)
+{
+	static const char name[] = "\nreprise_runs_recovered ";
+	struct request request = {.method = "GET", .path = "/metrics"};
+	struct reply reply;
+	struct error error;
+	if (client_send(&bench->client, &request, &reply, &error) != 0)
+		return command_fail(bench->command, STATUS_ERROR, NULL, "%s", error.message);
+	char *text = arena_text_len(&bench->command->arena, (const char *)reply.body.data, reply.body.len);
+	const char *found = strstr(text, name);
+	*count = found != NULL ? strtod(found + sizeof name - 1, NULL) : 0;
+	reply_close(&reply);
+	return STATUS_OK;
+}
+
+/* Runs that sleep for a day, or with --in-flight wait for an answer that does not come; a daemon that is killed, and what the next start takes: until
+ * it serves, until it has cancelled one of them, and, of those in flight, until it has read all. Each is known, and can be cancelled, from the first on. */
 int command_bench_recovery(struct command *command)
 {
 	struct arena *arena = &command->arena;
 	struct bench bench = {.command = command};
 	struct flood flood = {.bench = &bench};
+	bool in_flight = command_flag(command, "in-flight");
+	const char *workflow = in_flight ? "inference" : "sleeper", *url = NULL;
 	uint64_t runs = RECOVERY_RUNS_DEFAULT;
 	int status = command_number(command, "runs", RUNS_MAX, &runs);
 	if (status != STATUS_OK || (status = check_flood(command, runs)) != STATUS_OK)
 		return status;
-	if ((status = make_folder(&bench)) != STATUS_OK || (status = start_daemon(&bench, NULL)) != STATUS_OK ||
-	    (status = register_definition(&bench, SLEEPER_DEFINITION)) != STATUS_OK)
+	if ((status = make_folder(&bench)) != STATUS_OK || (in_flight && (status = start_sim(&bench, RECOVERY_HANGS_MS, &url)) != STATUS_OK) ||
+	    (status = start_daemon(&bench, url)) != STATUS_OK || (status = register_definition(&bench, in_flight ? INFERENCE_DEFINITION : SLEEPER_DEFINITION)) != STATUS_OK)
 		goto done;
 
 	double resident[3], private[3];
 	struct json *run = NULL, *answer = NULL;
-	struct request first = {.method = "POST", .path = "/v1/runs", .body = bytes_text("{\"definition\":\"bench/sleeper:1.0.0\",\"input\":{},\"id\":\"first\"}")};
+	struct request first = {.method = "POST", .path = "/v1/runs", .body = bytes_text(arena_printf(arena, "{\"definition\":\"bench/%s:1.0.0\",\"input\":{},\"id\":\"first\"}", workflow))};
 	read_memory(bench.daemon.pid, &resident[0], &private[0]);
-	open_flood(&flood, "/v1/runs", "{\"definition\":\"bench/sleeper:1.0.0\",\"input\":{}}");
+	open_flood(&flood, "/v1/runs", arena_printf(arena, "{\"definition\":\"bench/%s:1.0.0\",\"input\":{}}", workflow));
 	start_flood(&flood);
 	uint64_t start_us = clock_us();
 	status = bench_send(&bench, &first, &run);
@@ -1014,12 +1035,22 @@ int command_bench_recovery(struct command *command)
 	kill(bench.daemon.pid, SIGKILL);
 	stop_process(&bench.daemon);
 	start_us = clock_us();
-	if ((status = start_daemon(&bench, NULL)) != STATUS_OK)
+	if ((status = start_daemon(&bench, url)) != STATUS_OK)
 		goto done;
 	struct request cancel = {.method = "POST", .path = "/v1/runs/first/cancel", .body = bytes_text("{}")};
 	if ((status = bench_send(&bench, &cancel, &answer)) != STATUS_OK)
 		goto done;
-	double cancelled_ms = (double)(clock_us() - start_us) / 1000;
+	double cancelled_ms = (double)(clock_us() - start_us) / 1000, recovered = 0;
+	while (in_flight && recovered < (double)runs + 1) {
+		if ((status = count_recovered(&bench, &recovered)) != STATUS_OK)
+			goto done;
+		if (clock_us() - start_us > RECOVERY_WITHIN_S * 1000000ULL) {
+			status = command_fail(command, STATUS_ERROR, NULL, "only %.0f of %llu runs were read again within %d s", recovered, (unsigned long long)runs + 1, RECOVERY_WITHIN_S);
+			goto done;
+		}
+		sleep_ms(RECOVERY_LOOK_MS);
+	}
+	double read_ms = (double)(clock_us() - start_us) / 1000;
 	sleep_ms(IDLE_BEFORE_MEMORY_MS);
 	read_memory(bench.daemon.pid, &resident[2], &private[2]);
 
@@ -1029,6 +1060,9 @@ int command_bench_recovery(struct command *command)
 	json_set_number(arena, result, "submitSeconds", rounded(seconds));
 	json_set_number(arena, result, "readyMs", rounded(bench.daemon.ready_ms));
 	json_set_number(arena, result, "cancelledMs", rounded(cancelled_ms));
+	json_set_boolean(arena, result, "inFlight", in_flight);
+	if (in_flight)
+		json_set_number(arena, result, "readMs", rounded(read_ms));
 	json_set_number(arena, result, "residentMiB", rounded(resident[1] / 1048576));
 	json_set_number(arena, result, "recoveredResidentMiB", rounded(resident[2] / 1048576));
 	json_set_number(arena, result, "bytesPerRun", rounded((resident[1] - resident[0]) / (double)runs));
@@ -1036,10 +1070,12 @@ int command_bench_recovery(struct command *command)
 		output_json(&command->output, result);
 	} else {
 		output_line(&command->output, "machine    %s", json_get_text(result, "machine"));
-		output_line(&command->output, "runs       %llu that sleep for a day, submitted in %.1f s", (unsigned long long)runs + 1, seconds);
+		output_line(&command->output, "runs       %llu that %s, submitted in %.1f s", (unsigned long long)runs + 1, in_flight ? "wait for an answer" : "sleep for a day", seconds);
 		output_line(&command->output, "memory     %.1f MiB resident, %.0f bytes a run; %.1f MiB after the restart", resident[1] / 1048576, (resident[1] - resident[0]) / (double)runs,
 			    resident[2] / 1048576);
 		output_line(&command->output, "restart    killed; ready after %.0f ms, and had cancelled one of them after %.0f ms", bench.daemon.ready_ms, cancelled_ms);
+		if (in_flight)
+			output_line(&command->output, "read       all of them again after %.0f ms", read_ms);
 	}
 done:
 	close_bench(&bench);

@@ -173,6 +173,7 @@ static const struct option_rule bench_overhead_options[] = {
 	END,
 };
 static const struct option_rule bench_memory_options[] = {BENCH, END};
+static const struct option_rule bench_recovery_options[] = {BENCH, {"in-flight", 0, NULL, "runs that wait for an answer of a simulated runtime, instead of sleepers", false}, END};
 static const struct option_rule bench_expressions_options[] = {{"reprised", 0, "FILE", "the daemon (default: beside this program)", false}, END};
 
 const struct verb verbs[] = {
@@ -263,7 +264,7 @@ const struct verb verbs[] = {
 	{"bench overhead", "", "Measure the time outside the activities on this machine", "Starts a daemon and a simulated runtime of its own in a scratch folder (--data, $TMPDIR or /tmp) and stops them.",
 	 "reprise bench overhead --runs 200 --data /var/tmp", 0, 0, bench_overhead_options, command_bench_overhead},
 	{"bench memory", "", "Measure the daemon's memory over many runs", NULL, "reprise bench memory --runs 100000", 0, 0, bench_memory_options, command_bench_memory},
-	{"bench recovery", "", "Measure a restart after kill -9 with many open runs", "Runs that sleep for a day, in a daemon of its own in a scratch folder (--data, $TMPDIR or /tmp).", "reprise bench recovery --runs 100000", 0, 0, bench_memory_options, command_bench_recovery},
+	{"bench recovery", "", "Measure a restart after kill -9 with many open runs", "Runs that sleep for a day or (--in-flight) wait for an answer, in a daemon of its own in a scratch folder (--data, $TMPDIR or /tmp).", "reprise bench recovery --runs 100000", 0, 0, bench_recovery_options, command_bench_recovery},
 	{"bench journal", "", "Measure the bytes that runs take, and leave, in the journal", "With a daemon of its own in a scratch folder, whose retention counts seconds in the place of days.",
 	 "reprise bench journal --runs 30000", 0, 0, bench_memory_options, command_bench_journal},
 	{"bench expressions", "", "Measure evaluations, decisions and registration", "The helper program's round trip, decisions of plain paths, and the registration of definitions with a daemon of its own in a scratch folder.",

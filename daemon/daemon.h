@@ -23,7 +23,7 @@
 #include "store/store.h"
 
 enum {
-	RECOVER_PAGE = 1000, /* open runs read at once at start */
+	RECOVER_PAGE = 10000, /* open runs read at once at start */
 	GATES_AT_START_MAX = 200, /* the newest ones, of all runtimes; facts of a configuration measured before them say "unmeasured" */
 	STOP_FLUSH_MS = 2000, /* for answers on their way when the daemon stops */
 	BACKUP_PATH_MAX = 4000, /* bytes of a backup's path */

@@ -95,21 +95,10 @@ struct listeners {
 	char *steps[];
 };
 
-/* All that a parked run has in memory: there may be a million of them. */
-struct run {
-	struct engine *engine;
-	struct run *next; /* in its hash chain */
-	uint32_t heap_index; /* from 1; 0: not in the heap */
-	uint8_t stage; /* enum run_stage */
-	bool restarted; /* tell it so once it is loaded */
-	bool advancing; /* inside run_advance(): a callback that posts something leaves it to that */
-	bool reopening; /* it has ended, and is loaded to be retried: until that is committed it may be let go again */
-	bool is_suspended; /* as far as is durable; kept while it is parked */
-	bool is_quarantined; /* durably */
-	bool is_held, is_ready; /* part of the tree that is dealt with; done with what the tree waits for */
-	uint8_t tries; /* to load it, or to go on, that failed one after the other */
+/* What a run has while it is more than parked: made when it is first asked for, by more_of(). */
+struct run_more {
+	struct run *run;
 	struct verdict *verdict; /* on its way; NULL: none */
-	int64_t deadline_ms; /* on the wall clock as it stands now; 0: none */
 	/* By how much the wall clock was set back while the run waited for something: for it that has not happened, its times go on. */
 	int64_t ahead_ms;
 	struct list waiting; /* in the engine's list of runs to load */
@@ -117,7 +106,24 @@ struct run {
 	struct list early; /* struct message: came while it was not loaded */
 	struct engine_load_run *load;
 	struct listeners *listeners; /* NULL: none */
+};
+
+/* All that a parked run has in memory: there may be a million of them. */
+struct run {
+	struct engine *engine;
+	struct run *next; /* in its hash chain */
 	struct run_live *live; /* NULL: parked, loading or broken */
+	struct run_more *more; /* NULL: none; see more_of() */
+	int64_t deadline_ms; /* on the wall clock as it stands now; 0: none */
+	uint32_t heap_index; /* from 1; 0: not in the heap */
+	uint8_t stage; /* enum run_stage */
+	uint8_t tries; /* to load it, or to go on, that failed one after the other */
+	bool restarted : 1; /* tell it so once it is loaded */
+	bool advancing : 1; /* inside run_advance(): a callback that posts something leaves it to that */
+	bool reopening : 1; /* it has ended, and is loaded to be retried: until that is committed it may be let go again */
+	bool is_suspended : 1; /* as far as is durable; kept while it is parked */
+	bool is_quarantined : 1; /* durably */
+	bool is_held : 1, is_ready : 1; /* part of the tree that is dealt with; done with what the tree waits for */
 	char id[];
 };
 
@@ -201,17 +207,52 @@ static struct run *add_run(struct engine *engine, const char *id)
 		engine->slots = slots;
 		engine->slot_count = slot_count;
 	}
-	struct run *run = memory_zero(sizeof *run + strlen(id) + 1);
+	struct run *run = memory_zero(offsetof(struct run, id) + strlen(id) + 1);
 	strcpy(run->id, id);
 	run->engine = engine;
-	list_init(&run->waiting);
-	list_init(&run->watches);
-	list_init(&run->early);
 	size_t slot = id_slot(id, engine->slot_count);
 	run->next = engine->slots[slot];
 	engine->slots[slot] = run;
 	engine->run_count++;
 	return run;
+}
+
+static struct run_more *more_of(struct run *run)
+{
+	if (run->more)
+		return run->more;
+	struct run_more *more = run->more = memory_zero(sizeof *more);
+	more->run = run;
+	list_init(&more->waiting);
+	list_init(&more->watches);
+	list_init(&more->early);
+	return more;
+}
+
+/* It is parked: nothing of it may be left but its times. */
+static void forget_more(struct run *run)
+{
+	const struct run_more *more = run->more;
+
+	if (!more || more->verdict || more->load || more->listeners || more->ahead_ms != 0 || !list_empty(&more->waiting) || !list_empty(&more->watches) || !list_empty(&more->early))
+		return;
+	free(run->more);
+	run->more = NULL;
+}
+
+static int64_t ahead_of(const struct run *run)
+{
+	return run->more ? run->more->ahead_ms : 0;
+}
+
+static bool waits_for_load(const struct run *run)
+{
+	return run->more && !list_empty(&run->more->waiting);
+}
+
+static bool has_early(const struct run *run)
+{
+	return run->more && !list_empty(&run->more->early);
 }
 
 /* --- deadlines: a binary heap ------------------------------------------------------------------------------------- */
@@ -275,9 +316,11 @@ static void set_deadline(struct run *run, int64_t deadline_ms)
 
 static void set_ahead(struct run *run, int64_t ahead_ms)
 {
+	if (ahead_of(run) == ahead_ms)
+		return;
 	if (run->deadline_ms != 0)
-		run->deadline_ms += run->ahead_ms - ahead_ms;
-	run->ahead_ms = ahead_ms;
+		run->deadline_ms += ahead_of(run) - ahead_ms;
+	more_of(run)->ahead_ms = ahead_ms;
 }
 
 /* A run that waits for a time or is being decided goes on in its own time when the clock is set back, so that what is due is neither late
@@ -296,8 +339,8 @@ static void notice_clock(struct engine *engine)
 	engine->counts.clock_steps++;
 	for (size_t i = 0; i < engine->slot_count; i++)
 		for (struct run *run = engine->slots[i]; run; run = run->next) {
-			int64_t ahead_ms = run->ahead_ms - by_ms;
-			bool rests = run->stage == STAGE_IDLE || (run->stage == STAGE_PARKED && list_empty(&run->waiting) && list_empty(&run->early));
+			int64_t ahead_ms = ahead_of(run) - by_ms;
+			bool rests = run->stage == STAGE_IDLE || (run->stage == STAGE_PARKED && !waits_for_load(run) && !has_early(run));
 			if (by_ms < 0 && run->deadline_ms == 0 && rests)
 				continue; /* it waits for no time */
 			set_ahead(run, ahead_ms > 0 ? ahead_ms : 0);
@@ -313,13 +356,13 @@ static void notice_clock(struct engine *engine)
 static int64_t run_time_ms(struct run *run)
 {
 	notice_clock(run->engine);
-	return wall_ms(run->engine) + run->ahead_ms;
+	return wall_ms(run->engine) + ahead_of(run);
 }
 
 /* deadline_ms: in the run's own time; 0: none. What happened to the clock was noticed while the run was still at work. */
 static void set_due(struct run *run, int64_t deadline_ms)
 {
-	set_deadline(run, deadline_ms == 0 ? 0 : deadline_ms - run->ahead_ms);
+	set_deadline(run, deadline_ms == 0 ? 0 : deadline_ms - ahead_of(run));
 }
 
 int64_t engine_next_deadline_ms(const struct engine *engine)
@@ -379,7 +422,7 @@ static void finish_message(struct message *message, const struct error *error)
 
 static void post(struct run *run, struct message *message, bool first)
 {
-	struct list *inbox = run->live ? &run->live->inbox : &run->early;
+	struct list *inbox = run->live ? &run->live->inbox : &more_of(run)->early;
 
 	if (first)
 		list_add_first(inbox, &message->link);
@@ -387,8 +430,8 @@ static void post(struct run *run, struct message *message, bool first)
 		list_add_last(inbox, &message->link);
 	if (run->live)
 		run->live->inbox_count++;
-	if (run->stage == STAGE_PARKED && list_empty(&run->waiting)) {
-		list_add_last(&run->engine->to_load, &run->waiting);
+	if (run->stage == STAGE_PARKED && !waits_for_load(run)) {
+		list_add_last(&run->engine->to_load, &more_of(run)->waiting);
 		load_next(run->engine);
 	}
 }
@@ -401,23 +444,23 @@ static bool is_control(enum trigger_kind kind)
 /* An operator waits for it: so it is loaded also while the daemon drains. */
 static bool has_control(const struct run *run)
 {
-	const struct list *inbox = run->live ? &run->live->inbox : &run->early;
+	const struct list *inbox = run->live ? &run->live->inbox : run->more ? &run->more->early : NULL;
 
-	return run->is_held || (!list_empty(inbox) && is_control(CONTAINER_OF(inbox->next, struct message, link)->kind));
+	return run->is_held || (inbox && !list_empty(inbox) && is_control(CONTAINER_OF(inbox->next, struct message, link)->kind));
 }
 
 /* Past all others that wait to be loaded. */
 static void load_first(struct run *run)
 {
-	list_remove(&run->waiting);
-	list_add_first(&run->engine->to_load, &run->waiting);
+	list_remove(&more_of(run)->waiting);
+	list_add_first(&run->engine->to_load, &more_of(run)->waiting);
 	load_next(run->engine);
 }
 
 /* The control lane: an end goes before everything, the others before everything but what an operator asked for earlier. */
 static void post_control(struct run *run, struct engine_control *control)
 {
-	struct list *inbox = run->live ? &run->live->inbox : &run->early, *before = inbox;
+	struct list *inbox = run->live ? &run->live->inbox : &more_of(run)->early, *before = inbox;
 	enum trigger_kind kind = control->verb == CONTROL_PAUSE ? TRIGGER_PAUSE : control->verb == CONTROL_RESUME ? TRIGGER_RESUME : TRIGGER_CANCEL;
 	struct message *same = NULL;
 
@@ -465,8 +508,8 @@ static struct run_live *live_new(struct run *run, struct definition *definition)
 	buffer_init(&live->snapshot, ENGINE_SNAPSHOT_MAX);
 	arena_init(&live->sums_arena);
 	live->sums = json_object(&live->sums_arena);
-	while (!list_empty(&run->early)) {
-		struct list *link = run->early.next;
+	while (has_early(run)) {
+		struct list *link = run->more->early.next;
 		list_remove(link);
 		list_add_last(&live->inbox, link);
 		live->inbox_count++;
@@ -508,7 +551,7 @@ static void live_free(struct run *run)
 
 static void forget_listeners(struct run *run)
 {
-	struct listeners *listeners = run->listeners;
+	struct listeners *listeners = run->more ? run->more->listeners : NULL;
 
 	if (!listeners)
 		return;
@@ -517,7 +560,7 @@ static void forget_listeners(struct run *run)
 	while (listeners->count > 0)
 		free(listeners->steps[--listeners->count]);
 	free(listeners);
-	run->listeners = NULL;
+	run->more->listeners = NULL;
 }
 
 /* error: what those hear who still wait for something of it; ERR_NONE when the run has ended durably. */
@@ -528,28 +571,30 @@ static void free_run(struct run *run, const struct error *error)
 
 	set_deadline(run, 0);
 	forget_listeners(run);
-	if (run->verdict && run->verdict->control) { /* the daemon goes away */
-		run->verdict->control->error = *error;
-		run->verdict->control->on_done(run->verdict->control);
+	struct run_more *more = more_of(run);
+	if (more->verdict && more->verdict->control) { /* the daemon goes away */
+		more->verdict->control->error = *error;
+		more->verdict->control->on_done(more->verdict->control);
 	}
-	if (run->verdict) {
-		arena_close(&run->verdict->arena);
-		free(run->verdict);
+	if (more->verdict) {
+		arena_close(&more->verdict->arena);
+		free(more->verdict);
 	}
-	list_remove(&run->waiting);
+	list_remove(&more->waiting);
 	while (*link != run)
 		link = &(*link)->next;
 	*link = run->next;
 	engine->run_count--;
 	struct list rest;
 	list_init(&rest);
-	list_move_all(&rest, &run->early);
+	list_move_all(&rest, &more->early);
 	if (run->live)
 		list_move_all(&rest, &run->live->inbox);
 	live_free(run);
 	struct list watches;
 	list_init(&watches);
-	list_move_all(&watches, &run->watches);
+	list_move_all(&watches, &more->watches);
+	free(more);
 	bool was_held = run->is_held, was_ready = run->is_ready;
 	char id[ID_LEN_MAX + 1];
 	snprintf(id, sizeof id, "%s", run->id);
@@ -671,7 +716,7 @@ bool engine_run_is_suspended(const struct engine *engine, const char *id)
 {
 	const struct run *run = find_run(engine, id);
 
-	return run && run->is_suspended && !has_resume(&run->early) && !(run->live && (has_resume(&run->live->deciding) || has_resume(&run->live->inbox)));
+	return run && run->is_suspended && !(run->more && has_resume(&run->more->early)) && !(run->live && (has_resume(&run->live->deciding) || has_resume(&run->live->inbox)));
 }
 
 /* --- listeners ---------------------------------------------------------------------------------------------------- */
@@ -680,7 +725,7 @@ bool engine_run_is_suspended(const struct engine *engine, const char *id)
 static void set_listening(struct run *run, const struct instance *instance, const char *step)
 {
 	struct engine *engine = run->engine;
-	struct listeners *listeners = run->listeners;
+	struct listeners *listeners = run->more ? run->more->listeners : NULL;
 	size_t at = 0, count = listeners ? listeners->count : 0;
 
 	while (at < count && strcmp(listeners->steps[at], step) != 0)
@@ -700,7 +745,7 @@ static void set_listening(struct run *run, const struct instance *instance, cons
 	}
 	if (!listeners || count == listeners->cap) {
 		size_t cap = listeners ? listeners->cap * 2 : 1;
-		listeners = run->listeners = memory_resize(listeners, sizeof *listeners + cap * sizeof *listeners->steps);
+		listeners = more_of(run)->listeners = memory_resize(listeners, sizeof *listeners + cap * sizeof *listeners->steps);
 		listeners->count = count;
 		listeners->cap = cap;
 	}
@@ -1302,11 +1347,11 @@ static void decide(struct run *run)
 
 static void free_verdict(struct run *run)
 {
-	if (!run->verdict)
+	if (!run->more || !run->more->verdict)
 		return;
-	arena_close(&run->verdict->arena);
-	free(run->verdict);
-	run->verdict = NULL;
+	arena_close(&run->more->verdict->arena);
+	free(run->more->verdict);
+	run->more->verdict = NULL;
 }
 
 static void append_verdict(struct run *run);
@@ -1327,13 +1372,13 @@ static void on_verdict(struct store_append *append)
 {
 	struct run *run = append->owner;
 	struct engine *engine = run->engine;
-	struct engine_control *control = run->verdict->control;
+	struct engine_control *control = run->more->verdict->control;
 	struct error error = append->error;
 	uint64_t seq = append->seq_first;
 
 	engine->counts.committing--;
 	if (error.code == ERR_FULL || error.code == ERR_BUSY) {
-		run->verdict->is_waiting = true;
+		run->more->verdict->is_waiting = true;
 		set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
 		return;
 	}
@@ -1361,19 +1406,19 @@ static void append_verdict(struct run *run)
 {
 	struct engine *engine = run->engine;
 
-	run->verdict->is_waiting = false;
+	run->more->verdict->is_waiting = false;
 	engine->counts.committing++;
-	if (engine->ports.append(engine->ports.arg, &run->verdict->append) == 0)
+	if (engine->ports.append(engine->ports.arg, &run->more->verdict->append) == 0)
 		return;
 	engine->counts.committing--;
-	run->verdict->is_waiting = true;
+	run->more->verdict->is_waiting = true;
 	set_deadline(run, wall_ms(engine) + ENGINE_RETRY_APPEND_MS);
 }
 
 /* Nothing can be decided of it: the entry is made here. */
 static void give_verdict(struct run *run, enum entry_kind kind, const char *reason, struct engine_control *control)
 {
-	struct verdict *verdict = run->verdict = memory_zero(sizeof *verdict);
+	struct verdict *verdict = more_of(run)->verdict = memory_zero(sizeof *verdict);
 
 	verdict->run = run;
 	verdict->control = control;
@@ -1397,7 +1442,7 @@ static void break_run(struct run *run, const struct error *error)
 	struct list rest;
 
 	list_init(&rest);
-	list_move_all(&rest, &run->early);
+	list_move_all(&rest, &more_of(run)->early);
 	if (run->live) {
 		list_move_all(&rest, &run->live->deciding);
 		list_move_all(&rest, &run->live->inbox);
@@ -1427,7 +1472,7 @@ static void break_run(struct run *run, const struct error *error)
 		engine->counts.quarantined++;
 		if (engine->ports.on_run_failed)
 			engine->ports.on_run_failed(engine->ports.arg, run->id, error);
-		if (!run->is_quarantined && !run->verdict)
+		if (!run->is_quarantined && !more_of(run)->verdict)
 			give_verdict(run, ENTRY_RUN_SUSPENDED, error->message, NULL);
 	}
 	bool was_held = run->is_held, was_ready = run->is_ready;
@@ -1470,7 +1515,7 @@ static int control_broken(struct run *run, struct engine_control *control, struc
 {
 	struct engine *engine = run->engine;
 
-	if (run->verdict || engine->stopping)
+	if ((run->more && run->more->verdict) || engine->stopping)
 		return error_set(error, ERR_BUSY, "run %s is being put into quarantine, or the daemon stops; ask again", run->id);
 	switch (control->verb) {
 	case CONTROL_RESUME:
@@ -1805,11 +1850,12 @@ static void run_advance(struct run *run)
 	}
 	set_due(run, state_next_deadline_ms(&live->state));
 	if (run->deadline_ms == 0)
-		run->ahead_ms = 0;
+		set_ahead(run, 0);
 	if (may_park(run)) {
 		FAIL_POINT(RUN_PARKED);
 		live_free(run);
 		run->stage = STAGE_PARKED;
+		forget_more(run);
 	}
 }
 
@@ -1842,12 +1888,12 @@ void engine_on_time(struct engine *engine)
 				run_advance(run);
 			break;
 		case STAGE_PARKED:
-			if (!engine->stopping && !run->restarted && list_empty(&run->early))
+			if (!engine->stopping && !run->restarted && !has_early(run))
 				post(run, new_message(TRIGGER_DEADLINE), false);
-			else if (list_empty(&run->waiting) && has_control(run)) /* its load was refused once: again */
-				list_add_first(&engine->to_load, &run->waiting);
-			else if (!engine->stopping && list_empty(&run->waiting))
-				list_add_last(&engine->to_load, &run->waiting);
+			else if (!waits_for_load(run) && has_control(run)) /* its load was refused once: again */
+				list_add_first(&engine->to_load, &more_of(run)->waiting);
+			else if (!engine->stopping && !waits_for_load(run))
+				list_add_last(&engine->to_load, &more_of(run)->waiting);
 			load_next(engine);
 			break;
 		case STAGE_DECIDED: /* as part of a tree, that the store had no room for */
@@ -1859,7 +1905,7 @@ void engine_on_time(struct engine *engine)
 		case STAGE_COMMITTING:
 			break; /* It looks at its deadline again when it is idle. */
 		case STAGE_BROKEN:
-			if (run->verdict && run->verdict->is_waiting)
+			if (run->more && run->more->verdict && run->more->verdict->is_waiting)
 				append_verdict(run);
 			break;
 		}
@@ -1905,7 +1951,7 @@ static int begin_rebuild(struct run *run, struct engine_load_run *load, struct e
 		return 0;
 	/* A cache: all entries are the other way. What waits for the run goes on waiting. */
 	log_warn(LOG_ENGINE, "run=%s %s: all its entries are read instead", run->id, why.message);
-	list_move_all(&run->early, &live->inbox);
+	list_move_all(&more_of(run)->early, &live->inbox);
 	live_free(run);
 	load->whole = true;
 	return 0;
@@ -1945,7 +1991,7 @@ static void resume_times(struct run *run, int64_t last_ms)
 {
 	int64_t wall = wall_ms(run->engine);
 
-	if (last_ms > wall + run->ahead_ms)
+	if (last_ms > wall + ahead_of(run))
 		set_ahead(run, last_ms - wall);
 }
 
@@ -1958,7 +2004,7 @@ static int end_rebuild(struct run *run, struct error *error)
 	state_settle(&live->state);
 	if (state_next_deadline_ms(&live->state) != 0)
 		resume_times(run, live->last_ms);
-	int64_t age_ms = wall_ms(run->engine) + run->ahead_ms - live->state.created_ms;
+	int64_t age_ms = wall_ms(run->engine) + ahead_of(run) - live->state.created_ms;
 	uint64_t now = now_us(run->engine);
 	live->created_us = age_ms > 0 && (uint64_t)age_ms * 1000 < now ? now - (uint64_t)age_ms * 1000 : now > 0 && age_ms > 0 ? 0 : now;
 	return 0;
@@ -1973,7 +2019,7 @@ static void load_page(struct run *run, uint64_t after_seq, bool whole)
 	struct engine_load_run *load = memory_zero(sizeof *load);
 
 	run->stage = STAGE_LOADING;
-	run->load = load;
+	more_of(run)->load = load;
 	*load = (struct engine_load_run){.run_id = run->id, .after_seq = after_seq, .whole = whole, .on_done = on_run_loaded, .owner = run};
 	engine->loading++;
 	engine->ports.load_run(engine->ports.arg, load);
@@ -2003,7 +2049,7 @@ static void on_whole_run(struct run *run)
 static void park_half_loaded(struct run *run)
 {
 	if (run->live) {
-		list_move_all(&run->early, &run->live->inbox);
+		list_move_all(&more_of(run)->early, &run->live->inbox);
 		live_free(run);
 	}
 	run->stage = STAGE_PARKED;
@@ -2029,7 +2075,7 @@ static void on_run_loaded(struct engine_load_run *load)
 	notice_clock(engine);
 	engine->loading--;
 	FAIL_POINT(RECOVER_PAGE);
-	run->load = NULL;
+	more_of(run)->load = NULL;
 	if (engine->stopping && run->reopening) {
 		refuse_reopening(run);
 		goto end;
@@ -2063,10 +2109,10 @@ end:
 static void load_next(struct engine *engine)
 {
 	while (engine->loading < engine->config.load_concurrency && !list_empty(&engine->to_load)) {
-		struct run *run = CONTAINER_OF(engine->to_load.next, struct run, waiting);
+		struct run *run = CONTAINER_OF(engine->to_load.next, struct run_more, waiting)->run;
 		if (engine->stopping && !has_control(run)) /* those that have stand first */
 			return;
-		list_remove(&run->waiting);
+		list_remove(&more_of(run)->waiting);
 		load_page(run, 0, false);
 	}
 }
@@ -2084,7 +2130,7 @@ void engine_recover(struct engine *engine, const char *id, int64_t wake_ms, int6
 		return;
 	}
 	run->restarted = true;
-	list_add_last(&engine->to_load, &run->waiting);
+	list_add_last(&engine->to_load, &more_of(run)->waiting);
 	load_next(engine);
 }
 
@@ -2451,7 +2497,7 @@ static void release_member(struct run *run)
 		set_deadline(run, 0);
 	}
 	run->is_held = run->is_ready = false;
-	if (run->stage == STAGE_PARKED && list_empty(&run->waiting))
+	if (run->stage == STAGE_PARKED && !waits_for_load(run))
 		load_first(run); /* its load was refused: its times, or what came for it, would wait for ever */
 	run_advance(run);
 }
@@ -2681,7 +2727,7 @@ int engine_watch(struct engine *engine, struct engine_watch *watch)
 	list_init(&watch->link);
 	if (!run)
 		return ERR_NOT_FOUND;
-	list_add_last(&run->watches, &watch->link);
+	list_add_last(&more_of(run)->watches, &watch->link);
 	return 0;
 }
 
@@ -2791,9 +2837,9 @@ void engine_drop(struct engine *engine)
 			list_init(&deciding);
 			if (run->live)
 				list_move_all(&deciding, &run->live->deciding);
-			free(run->load);
-			while (!list_empty(&run->watches)) /* whoever watches goes away too */
-				list_remove(run->watches.next);
+			free(more_of(run)->load);
+			while (!list_empty(&run->more->watches)) /* whoever watches goes away too */
+				list_remove(run->more->watches.next);
 			free_run(run, &gone);
 			finish_messages(&deciding, &gone);
 		}
