@@ -246,6 +246,12 @@ const done = sim => test(`${sim.kind}: it ends cleanly`, () => stop(sim));
 		await script(sim, { options: { router: true, models: ['small'], jit: false } });
 		equal((await post(sim, '/v1/chat/completions', { model: 'small', messages: user('x') })).json.error.message, 'model is not loaded', 'no autoload');
 		check((await get(sim, '/models')).json.data[0].status.args.includes('--alias'), 'the argv of the child');
+		await script(sim, { options: { router: true, models: ['small'], loadError: 'failed to allocate CUDA0 buffer' } });
+		equal((await post(sim, '/v1/chat/completions?autoload=false', { model: 'small', messages: user('x') })).json.error.message, 'model is not loaded', 'autoload=false');
+		equal((await post(sim, '/models/load', { model: 'small' })).json, { success: true }, 'a load that will fail');
+		const { value, failed, exit_code } = (await get(sim, '/models')).json.data[1].status;
+		equal([value, failed, exit_code], ['unloaded', true, 1], 'only the list tells');
+		equal((await post(sim, '/v1/chat/completions', { model: 'small', messages: user('x') })).json.error, { code: 500, message: 'failed to allocate CUDA0 buffer', type: 'server_error' }, 'on request');
 	});
 
 	await test('llamacpp: pings are bare comments', async () => {
@@ -509,6 +515,9 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 		await send({ keep_alive: '0s' });
 		equal(await loaded(), ['second:latest'], 'told to go');
 		equal((await state(sim)).runtime.models[MODEL].loads, loads + 2, 'loads');
+		await script(sim, { options: { loadError: 'llama runner process has terminated: error loading model: unable to allocate CUDA0 buffer' } });
+		error(500, 'unable to allocate CUDA0 buffer')(await send({}));
+		equal((await post(sim, generate, { ...base, keep_alive: 0 })).json.done_reason, 'unload', 'an unload loads nothing');
 	});
 
 	await test('ollama: one answer at a time, and a full queue is refused', async () => {
@@ -572,6 +581,13 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 		['a range', 'POST', chat, { messages: user('x'), temperature: 3 }, error(400, 'BadRequestError', 'temperature')],
 		['a long prompt', 'POST', chat, { messages: user('x'.repeat(132000)) }, error(400, 'BadRequestError', "The input (33000 tokens) is longer than the model's context length (32768 tokens).")],
 		['a long answer', 'POST', chat, { messages: user('x'), max_tokens: 32768 }, error(400, 'BadRequestError', "Requested token count exceeds the model's maximum context length of 32768 tokens.")],
+		['generate', 'POST', '/generate', { text: 'Where?', sampling_params: { temperature: 0, max_new_tokens: 9, stop: ['gue'] } }, ({ json }) => {
+			equal([json.text, json.meta_info.finish_reason, json.meta_info.prompt_tokens, json.meta_info.completion_tokens], ['Pra', { type: 'stop', matched: 'gue' }, 2, 2], 'answer');
+		}],
+		['generate tells the text from its beginning in each event', 'POST', '/generate', { text: 'Where?', stream: true, sampling_params: { max_new_tokens: 2 } }, answer =>
+			equal(events(answer.text).map(event => event === 'done' ? event : [event.text, event.meta_info.finish_reason]), [['Prag', null], ['Prag', { type: 'length', length: 2 }], 'done'], 'events')],
+		['generate has errors of its own', 'POST', '/generate', { sampling_params: 7 }, ({ status, json }) => equal([status, Object.keys(json.error)], [400, ['message']], 'error')],
+		['generate with a schema in a text', 'POST', '/generate', { text: 'x', sampling_params: { json_schema: '7' } }, 400],
 		['unknown paths', 'GET', '/nothing', null, ({ status, json }) => equal([status, json], [404, { detail: 'Not Found' }], 'path')],
 		['metrics are off', 'GET', '/metrics', null, 404],
 	]);
@@ -600,7 +616,8 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 		await script(sim, { options: { apiKey: 'k' } });
 		equal((await post(sim, chat, { messages: user('x') })).json, { error: 'Unauthorized' }, 'key');
 	});
-	await refuseMutations(sim, [[chat, { messages: user('x'), stop: ['a'], seed: 1, cache_salt: 's', regex: 'a', return_token_ids: true, max_tokens: 3, stream: true }]]);
+	await refuseMutations(sim, [[chat, { messages: user('x'), stop: ['a'], seed: 1, cache_salt: 's', regex: 'a', return_token_ids: true, max_tokens: 3, stream: true }],
+		['/generate', { text: 'x', stream: true, sampling_params: { sampling_seed: 1, max_new_tokens: 5, stop: ['a'], json_schema: '{}' } }]]);
 	await done(sim);
 }
 
@@ -932,6 +949,30 @@ function named(text) {
 }
 
 // ---- Connections ----
+
+await test('what is too large or no HTTP gets the kind\'s own error too', async () => {
+	const large = 'x'.repeat(8 * 1024 * 1024 + 1);
+	for (const [kind, path, members] of [['vllm', '/v1/chat/completions', ['error']], ['sglang', '/v1/chat/completions', ['object', 'message', 'type', 'param', 'code']], ['transformers', '/v1/chat/completions', ['detail']], ['ollama', '/api/chat', ['error']]]) {
+		const sim = await startKind(kind);
+		const answer = await post(sim, path, large);
+		equal([answer.status, Object.keys(answer.json)], [413, members], kind);
+		check((await rawAsk(sim, 'nonsense\r\n\r\n', { end: true })).text.startsWith('HTTP/1.1 400'), 'no HTTP');
+		equal((await state(sim)).rejected, 1, 'counted');
+		await stop(sim);
+	}
+	const sim = await startKind('openai');
+	equal(typeof JSON.parse((await ask(sim.control, 'POST', '/__sim/script', large)).text).error, 'string', 'the control port');
+	await stop(sim);
+});
+
+await test('pauseMs: one longer pause in the middle of the text', async () => {
+	const sim = await startKind('openai');
+	await script(sim, { answer: one('x'.repeat(64)), cadence: { pauseMs: 300, tokensPerChunk: 4 } });
+	const answer = await post(sim, '/v1/chat/completions', { model: MODEL, messages: user('x'), stream: true });
+	check(answer.ms >= 290 && answer.times[0] < 150, `once: ${answer.times}`);
+	check(answer.ms < 900, `not again: ${answer.ms}`);
+	await stop(sim);
+});
 
 await test('idleMs: a connection that waits for its next request is closed', async () => {
 	const sim = await startKind('openai');

@@ -51,6 +51,7 @@ struct ask {
 	/* Set while it is admitted. */
 	const struct json *body;
 	struct model_state *state; /* NULL: the kind knows no loading */
+	bool no_load;              /* its model must be loaded already */
 	bool evicts;               /* loading its model lets others go that were loaded so */
 	int64_t ttl_ms;            /* of the model, after this answer; -1: never ends */
 	struct refusal refusal;    /* of the error, if there is one; status 400 unless told */

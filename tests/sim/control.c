@@ -67,6 +67,12 @@ static void replace_script(struct sim *sim, struct http_connection *connection)
 	reply_word(connection, 200, "status", "ok");
 }
 
+static void print_error(struct http_connection *connection, int status, struct buffer *out)
+{
+	(void)connection;
+	buffer_printf(out, "{\"error\":\"HTTP status %d\"}\n", status);
+}
+
 static bool on_header(struct http_connection *connection)
 {
 	(void)connection;
@@ -110,4 +116,5 @@ const struct http_handler control_handler = {
 	.on_request = on_request,
 	.on_gone = on_nothing,
 	.on_drained = on_nothing,
+	.print_error = print_error,
 };

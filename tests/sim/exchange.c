@@ -52,7 +52,7 @@ struct exchange {
 	enum step step;
 	size_t position;       /* in the reasoning or the text */
 	uint64_t pause_count;
-	bool streaming, head_sent, paced;
+	bool streaming, head_sent, paced, halfway; /* halfway: behind the chunk that holds the middle byte */
 	bool has_slot, in_use; /* of the runtime; of the model */
 	uint64_t load_ms; /* a pause of its own before the first byte */
 	uint64_t due_ms, ping_due_ms; /* on the loop's clock; ping_due_ms 0: no pings */
@@ -259,6 +259,7 @@ static void print_text_piece(struct exchange *exchange)
 	print_edge(exchange, false, true);
 	if (!holds_middle)
 		return;
+	exchange->halfway = true;
 	if (exchange->fault.kind == FAULT_DUPLICATE_CHUNK)
 		dialect->print_piece(&exchange->reply, false, piece, &exchange->event);
 	if (exchange->fault.kind == FAULT_TRUNCATED_JSON) {
@@ -372,9 +373,15 @@ static uint64_t jitter(const struct exchange *exchange, enum random_purpose purp
 
 static uint64_t next_pause_ms(struct exchange *exchange)
 {
+	uint64_t more = 0;
+
 	if (exchange->step == STEP_LOADED)
 		return exchange->load_ms;
-	return (uint64_t)exchange->script->cadence.chunk_ms + jitter(exchange, RANDOM_CHUNK, exchange->pause_count++);
+	if (exchange->halfway) {
+		exchange->halfway = false;
+		more = (uint64_t)exchange->script->cadence.pause_ms;
+	}
+	return more + (uint64_t)exchange->script->cadence.chunk_ms + jitter(exchange, RANDOM_CHUNK, exchange->pause_count++);
 }
 
 static uint64_t count_chunks(const struct exchange *exchange, struct bytes text, size_t from)
@@ -864,9 +871,21 @@ static void on_drained(struct http_connection *connection)
 		complete(exchange);
 }
 
+static void print_error(struct http_connection *connection, int status, struct buffer *out)
+{
+	struct sim *sim = connection->server->context;
+	struct refusal refusal = {.status = status};
+
+	if (connection->exchange != NULL)
+		((struct exchange *)connection->exchange)->dialect->print_error(&refusal, "the simulator does not take this request", out);
+	else
+		sim->kind->print_error(&refusal, "the simulator does not take this request", out);
+}
+
 const struct http_handler product_handler = {
 	.on_header = on_header,
 	.on_request = on_request,
 	.on_gone = on_gone,
 	.on_drained = on_drained,
+	.print_error = print_error,
 };

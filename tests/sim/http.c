@@ -9,6 +9,7 @@
 
 enum {
 	SEND_PIECES_MAX = 8,
+	ERROR_BYTES_MAX = 16 * 1024,
 	BODY_KEPT_MAX = 256 * 1024, /* memory a waiting connection keeps for its next body */
 };
 
@@ -221,9 +222,10 @@ void http_reply_later(struct http_connection *connection, int status, struct byt
  * input makes the kernel reset the connection, and the client would never see why. */
 static void refuse_request(struct http_connection *connection, int status)
 {
-	static const char body[] = "{\"error\":{\"message\":\"the simulator does not take this request\","
-		"\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}";
+	struct buffer body;
 
+	buffer_init(&body, ERROR_BYTES_MAX);
+	connection->server->handler->print_error(connection, status, &body);
 	if (connection->open) {
 		connection->open = false;
 		connection->rejected = true;
@@ -231,7 +233,8 @@ static void refuse_request(struct http_connection *connection, int status)
 	}
 	connection->keep_alive = false;
 	connection->discarding = true;
-	http_reply(connection, status, "application/json", "", BYTES_OF(body));
+	http_reply(connection, status, "application/json", "", buffer_bytes(&body));
+	buffer_close(&body);
 }
 
 static struct http_connection *of_parser(http_parser *parser)

@@ -34,6 +34,8 @@ struct http_handler {
 	void (*on_gone)(struct http_connection *connection);
 	/* All that was sent so far has been taken by the kernel, after some of it had to wait. */
 	void (*on_drained)(struct http_connection *connection);
+	/* The JSON body of an error of HTTP itself: what was sent is no request, too long or too large. */
+	void (*print_error)(struct http_connection *connection, int status, struct buffer *out);
 };
 
 struct http_listener {

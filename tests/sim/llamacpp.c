@@ -97,10 +97,11 @@ static int read_response_format(const struct json *format, struct ask *ask, stru
 		type != NULL ? type : "");
 }
 
-static int read_common(const struct json *body, struct ask *ask, struct error *error)
+static int read_common(const struct http_connection *connection, const struct json *body, struct ask *ask, struct error *error)
 {
 	const struct json *seed = json_get(body, "seed");
 
+	ask->no_load = query_is(connection, "autoload", "false");
 	if (request_read_stream(body, false, ask, error) != 0 ||
 	    request_read_seed(body, "seed", ask, error) != 0 ||
 	    request_read_temperature(body, 0.8, ask, error) != 0 ||
@@ -122,13 +123,12 @@ static int read_common(const struct json *body, struct ask *ask, struct error *e
 static int read_chat(struct sim *sim, const struct http_connection *connection, const struct json *body, struct arena *arena,
 	struct ask *ask, struct error *error)
 {
-	(void)connection;
 	ask->variant = VARIANT_CHAT;
 	ask->model = json_get_text(body, "model") != NULL ? json_get_text(body, "model") : sim->script->model;
 	ask->no_reasoning = request_wants_no_reasoning(body);
 	if (!json_is(body, JSON_OBJECT) || json_get(body, "messages") == NULL)
 		return error_set(error, ERR_INVALID, "'messages' is required");
-	if (read_common(body, ask, error) != 0 ||
+	if (read_common(connection, body, ask, error) != 0 ||
 	    request_read_messages(json_get(body, "messages"), arena, ask, error) != 0 ||
 	    request_read_stops(json_get(body, "stop"), ASK_STOPS_MAX, ask, error) != 0 ||
 	    read_response_format(json_get(body, "response_format"), ask, error) != 0)
@@ -139,13 +139,12 @@ static int read_chat(struct sim *sim, const struct http_connection *connection, 
 static int read_completion(struct sim *sim, const struct http_connection *connection, const struct json *body, struct arena *arena,
 	struct ask *ask, struct error *error)
 {
-	(void)connection;
 	(void)arena;
 	ask->variant = VARIANT_COMPLETION;
 	ask->model = json_get_text(body, "model") != NULL ? json_get_text(body, "model") : sim->script->model;
 	if (json_get(body, "prompt") == NULL)
 		return error_set(error, ERR_INVALID, "\"prompt\" is required");
-	if (read_common(body, ask, error) != 0 || request_read_prompt(json_get(body, "prompt"), ask, error) != 0)
+	if (read_common(connection, body, ask, error) != 0 || request_read_prompt(json_get(body, "prompt"), ask, error) != 0)
 		return ERR_INVALID;
 	/* A text in the place of the list is not read on this path. */
 	if (json_is(json_get(body, "stop"), JSON_ARRAY))
@@ -162,8 +161,12 @@ static int admit(struct sim *sim, struct arena *arena, struct ask *ask, struct e
 		ask->state = request_find_model(sim, ask->model);
 		if (ask->state == NULL)
 			return request_refuse(ask, 404, NULL, NULL, error, "model '%.100s' not found", ask->model);
-		if (!ask->state->loaded && !options->jit)
+		if (!ask->state->loaded && (!options->jit || ask->no_load))
 			return request_refuse(ask, 400, NULL, NULL, error, "model is not loaded");
+		if (!ask->state->loaded && options->load_error != NULL) {
+			ask->state->failed = true;
+			return request_refuse(ask, 500, NULL, NULL, error, "%.400s", options->load_error);
+		}
 	} else { /* whatever name is sent: there is one model, and the answer says which */
 		ask->model = sim->script->model;
 		ask->state = runtime_model(&sim->runtime, ask->model);
@@ -486,7 +489,10 @@ static void print_router_model(struct sim *sim, const char *name, struct buffer 
 	buffer_printf(out, ",\"object\":\"model\",\"owned_by\":\"llamacpp\",\"status\":{\"value\":\"%s\",\"args\":[\"llama-server\",\"-m\","
 		"\"/models/simulated.gguf\",\"--alias\",", model != NULL ? status_of(sim, model) : "unloaded");
 	print_text(name, out);
-	buffer_printf(out, ",\"-c\",\"%d\"]}}", sim->script->options.context_tokens);
+	buffer_printf(out, ",\"-c\",\"%d\"]", sim->script->options.context_tokens);
+	if (model != NULL && model->failed)
+		buffer_add_text(out, ",\"failed\":true,\"exit_code\":1");
+	buffer_add_text(out, "}}");
 }
 
 static void serve_models(struct sim *sim, struct http_connection *connection)
@@ -525,7 +531,9 @@ static void serve_load(struct sim *sim, struct http_connection *connection, bool
 	} else if (load == model->loaded) {
 		reply_refusal(sim, connection, 400, NULL, load ? "model is already loaded" : "model is not loaded");
 	} else {
-		if (load)
+		if (load && sim->script->options.load_error != NULL)
+			model->failed = true; /* The child ends some time later: only the list tells. */
+		else if (load)
 			runtime_load(&sim->runtime, model, sim->script->options.load_ms);
 		else
 			runtime_unload(&sim->runtime, model);

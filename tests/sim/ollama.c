@@ -301,6 +301,8 @@ static int admit(struct sim *sim, struct arena *arena, struct ask *ask, struct e
 			"model '%.200s' not found", ask->model);
 	if (sim->runtime.waiting >= (uint64_t)options->queue_max)
 		return request_refuse(ask, 503, NULL, NULL, error, "server busy, please try again.  maximum pending requests exceeded");
+	if (!ask->state->loaded && options->load_error != NULL && (ask->loads_only == NULL || ask->ttl_ms != 0))
+		return request_refuse(ask, 500, NULL, NULL, error, "%.400s", options->load_error);
 	return fit_context(sim, arena, ask, error);
 }
 

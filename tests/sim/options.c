@@ -63,7 +63,7 @@ static const struct option table[] = {
 	TEXT("weightVersion", weight_version, KIND_SGLANG),
 	BOOLEAN("v0", api_v0, KIND_LMSTUDIO),
 	BOOLEAN("v1", api_v1, KIND_LMSTUDIO),
-	TEXT("loadError", load_error, KIND_LMSTUDIO),
+	TEXT("loadError", load_error, KIND_LOADERS),
 	TEXT("format", format, KIND_LMSTUDIO),
 	TEXT("revision", revision, KIND_TRANSFORMERS | KIND_OLLAMA),
 };

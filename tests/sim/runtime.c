@@ -67,7 +67,7 @@ bool runtime_load(struct runtime *runtime, struct model_state *model, int load_m
 	model->since_load = 0;
 	model->ready_ms = uv_now(runtime->loop) + (uint64_t)load_ms;
 	model->ttl_ms = -1;
-	model->by_request = false;
+	model->by_request = model->failed = false;
 	model->context_tokens = 0;
 	return true;
 }

@@ -23,6 +23,7 @@ struct model_state {
 	uint64_t since_load; /* requests since */
 	uint64_t ready_ms;   /* on the loop's clock: when the load under way ends */
 	uint64_t busy;       /* answers that are being made */
+	bool failed;         /* the last attempt to load it */
 	bool by_request;     /* not told to be loaded, but needed */
 	int context_tokens;  /* it was loaded with; 0: the option says */
 	int64_t ttl_ms;      /* after the last answer; -1: never ends */

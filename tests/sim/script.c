@@ -275,10 +275,11 @@ static int read_cadence(struct cadence *cadence, const struct json *json, struct
 
 	if (json == NULL)
 		return 0;
-	if (refuse_unknown(json, where, "firstByteMs chunkMs jitterMs pingMs tokensPerChunk splitUtf8 ", error) != 0 ||
+	if (refuse_unknown(json, where, "firstByteMs chunkMs jitterMs pauseMs pingMs tokensPerChunk splitUtf8 ", error) != 0 ||
 	    read_int(json, where, "firstByteMs", 0, SCRIPT_TIME_MAX_MS, &cadence->first_byte_ms, error) != 0 ||
 	    read_int(json, where, "chunkMs", 0, SCRIPT_TIME_MAX_MS, &cadence->chunk_ms, error) != 0 ||
 	    read_int(json, where, "jitterMs", 0, SCRIPT_TIME_MAX_MS, &cadence->jitter_ms, error) != 0 ||
+	    read_int(json, where, "pauseMs", 0, SCRIPT_TIME_MAX_MS, &cadence->pause_ms, error) != 0 ||
 	    read_int(json, where, "pingMs", 0, SCRIPT_TIME_MAX_MS, &cadence->ping_ms, error) != 0 ||
 	    read_int(json, where, "tokensPerChunk", 1, 1000 * 1000, &cadence->tokens_per_chunk, error) != 0 ||
 	    read_boolean(json, where, "splitUtf8", &cadence->split_utf8, error) != 0)

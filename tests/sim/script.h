@@ -79,6 +79,7 @@ struct cadence {
 	int first_byte_ms;    /* from the whole request to the first byte of the answer */
 	int chunk_ms;         /* between two content chunks */
 	int jitter_ms;        /* each of the two grows by 0 to this */
+	int pause_ms;         /* once, behind the chunk that holds the middle byte of the text */
 	int ping_ms;          /* not 0: a comment this often while a stream waits */
 	int tokens_per_chunk;
 	bool split_utf8;

@@ -6,7 +6,8 @@
 #include "tests/sim/request.h"
 #include "workflow/base/check.h"
 
-enum { PAGE_BYTES_MAX = 64 * 1024, PREFIX_BYTES_MAX = 16 * 1024, IDLE_MS = 5000, EOS_TOKEN = 2, RUNNING_MAX = 256 };
+enum variant { VARIANT_CHAT, VARIANT_GENERATE };
+enum { PAGE_BYTES_MAX = 64 * 1024, PREFIX_BYTES_MAX = 16 * 1024, IDLE_MS = 5000, EOS_TOKEN = 2, RUNNING_MAX = 256, NEW_TOKENS = 128 };
 
 /* ---- The request ---- */
 
@@ -65,6 +66,38 @@ static int read_ask(struct sim *sim, const struct http_connection *connection, c
 	return 0;
 }
 
+/* The native path: a text and its sampling parameters, under their own names. */
+static int read_generate(struct sim *sim, const struct http_connection *connection, const struct json *body, struct arena *arena,
+	struct ask *ask, struct error *error)
+{
+	const struct json *text = json_get(body, "text"), *parameters = json_get(body, "sampling_params"), *schema;
+
+	(void)connection;
+	ask->variant = VARIANT_GENERATE;
+	ask->model = sim->script->model;
+	ask->tokens_max = NEW_TOKENS;
+	if (!json_is(text, JSON_STRING))
+		return error_set(error, ERR_INVALID, "text: must be a string (the simulator reads no input_ids)");
+	if (parameters != NULL && !json_is(parameters, JSON_OBJECT) && !json_is(parameters, JSON_NULL))
+		return error_set(error, ERR_INVALID, "sampling_params: must be an object");
+	ask->seed_ignored = !json_is(json_get(parameters, "sampling_seed"), JSON_NUMBER);
+	ask->keeps_stop = json_get_boolean(parameters, "no_stop_trim", false);
+	if (request_read_prompt(text, ask, error) != 0 || request_read_stream(body, false, ask, error) != 0 ||
+	    request_read_seed(parameters, "sampling_seed", ask, error) != 0 ||
+	    request_read_temperature(parameters, 1, ask, error) != 0 ||
+	    request_read_limit(parameters, "max_new_tokens", ask, error) != 0 ||
+	    request_read_stops(json_get(parameters, "stop"), ASK_STOPS_MAX, ask, error) != 0)
+		return ERR_INVALID;
+	schema = json_get(parameters, "json_schema"); /* a text */
+	if (schema == NULL || json_is(schema, JSON_NULL))
+		return 0;
+	if (json_is(schema, JSON_STRING))
+		ask->schema = json_parse(arena, (struct bytes){(const uint8_t *)schema->string.text, schema->string.len}, JSON_ROUND_INTEGERS, NULL, NULL);
+	if (!json_is(ask->schema, JSON_OBJECT))
+		return error_set(error, ERR_INVALID, "sampling_params.json_schema: must be the text of a JSON schema");
+	return 0;
+}
+
 /* Any name is taken: there is one model. */
 static int admit(struct sim *sim, struct arena *arena, struct ask *ask, struct error *error)
 {
@@ -97,6 +130,25 @@ static void print_error(const struct refusal *refusal, const char *message, stru
 	buffer_add_text(out, "{\"object\":\"error\",\"message\":");
 	print_text(message, out);
 	buffer_printf(out, ",\"type\":\"%s\",\"param\":null,\"code\":%d}", refusal->code != NULL ? refusal->code : type, refusal->status);
+}
+
+static void print_generate_error(const struct refusal *refusal, const char *message, struct buffer *out)
+{
+	if (refusal->status == 401) {
+		print_error(refusal, message, out);
+		return;
+	}
+	buffer_add_text(out, "{\"error\":{\"message\":");
+	print_text(message, out);
+	buffer_add_text(out, "}}");
+}
+
+static void print_generate_error_event(const struct reply *reply, struct buffer *out)
+{
+	(void)reply;
+	buffer_add_text(out, "data: ");
+	print_generate_error(&(struct refusal){.status = 500}, "the simulator was told to fail", out);
+	buffer_add_text(out, "\n\n");
 }
 
 static void print_error_event(const struct reply *reply, struct buffer *out)
@@ -227,6 +279,65 @@ static void print_end(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "data: [DONE]\n\n");
 }
 
+/* ---- /generate: each event tells the text from its beginning ---- */
+
+static void prepare_generate(struct reply *reply, struct arena *arena)
+{
+	(void)reply;
+	(void)arena;
+}
+
+static void print_generated(const struct reply *reply, size_t len, bool end, struct buffer *out)
+{
+	buffer_add_text(out, "{\"text\":");
+	print_bytes((struct bytes){reply->text.data, len}, out);
+	buffer_printf(out, ",\"meta_info\":{\"id\":\"%016" PRIx64 "%016" PRIx64 "\",\"finish_reason\":", random_draw(0, reply->ordinal, RANDOM_ANSWER, 0),
+		reply->ordinal);
+	if (!end) {
+		buffer_add_text(out, "null");
+	} else if (strcmp(reply->finish, "length") == 0) {
+		buffer_printf(out, "{\"type\":\"length\",\"length\":%" PRIu64 "}", reply->ask->tokens_max);
+	} else {
+		buffer_printf(out, "{\"type\":\"%s\",\"matched\":", reply->finish);
+		if (reply->stop_hit != NULL)
+			print_text(reply->stop_hit, out);
+		else
+			print_number(EOS_TOKEN, out);
+		buffer_add_char(out, '}');
+	}
+	buffer_printf(out, ",\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"cached_tokens\":%" PRIu64 ",\"weight_version\":",
+		reply->prompt_tokens, end ? reply->text_tokens + reply->reasoning_tokens : reply->sent_tokens, reply->cached_tokens);
+	print_text(reply->script->options.weight_version, out);
+	buffer_add_text(out, "}}");
+}
+
+static void print_generate(const struct reply *reply, struct buffer *out)
+{
+	print_generated(reply, reply->text.len, true, out);
+}
+
+static void print_nothing(const struct reply *reply, struct buffer *out)
+{
+	(void)reply;
+	(void)out;
+}
+
+static void print_generate_piece(const struct reply *reply, bool reasoning, struct bytes piece, struct buffer *out)
+{
+	if (reasoning) /* not told on this path */
+		return;
+	buffer_add_text(out, "data: ");
+	print_generated(reply, (size_t)(piece.data + piece.len - reply->text.data), false, out);
+	buffer_add_text(out, "\n\n");
+}
+
+static void print_generate_finish(const struct reply *reply, struct buffer *out)
+{
+	buffer_add_text(out, "data: ");
+	print_generated(reply, reply->text.len, true, out);
+	buffer_add_text(out, "\n\n");
+}
+
 /* ---- The other paths ---- */
 
 static void print_server_info(const struct sim *sim, struct buffer *out)
@@ -328,9 +439,26 @@ static const struct dialect chat_dialect = {
 	.print_end = print_end,
 };
 
+static const struct dialect generate_dialect = {
+	.stream_type = "text/event-stream",
+	.event_end = "\n\n",
+	.read_ask = read_generate,
+	.print_error = print_generate_error,
+	.prepare = prepare_generate,
+	.print_whole = print_generate,
+	.print_start = print_nothing,
+	.print_piece = print_generate_piece,
+	.print_finish = print_generate_finish,
+	.print_usage = print_nothing,
+	.print_error_event = print_generate_error_event,
+	.print_end = print_end,
+};
+
 static const struct dialect *dialect_of(const struct sim *sim, const struct http_connection *connection)
 {
 	(void)sim;
+	if (path_is(connection, HTTP_POST, "/generate"))
+		return &generate_dialect;
 	return path_is(connection, HTTP_POST, "/v1/chat/completions") ? &chat_dialect : NULL;
 }
 
