@@ -306,6 +306,7 @@ struct json *activities_runtimes_json(const struct activities *activities, struc
 		const struct configuration *configuration = runtime->configuration;
 		struct json *item = json_object(arena);
 		char text[DIGEST_TEXT_LEN + 1];
+		double done, total;
 
 		json_set_text(arena, item, "name", runtime->config.name);
 		json_set_text(arena, item, "kind", runtime->config.kind);
@@ -321,6 +322,13 @@ struct json *activities_runtimes_json(const struct activities *activities, struc
 			digest_text(&configuration->digest, text);
 			json_set_text(arena, item, "configuration", text);
 			json_set_boolean(arena, item, "simulated", configuration->simulated);
+		}
+		if (runtime_hashing(runtime, &done, &total)) {
+			struct json *hashing = json_object(arena);
+
+			json_set_number(arena, hashing, "bytes", done);
+			json_set_number(arena, hashing, "of", total);
+			json_set(arena, item, "hashing", hashing);
 		}
 		if (runtime->last_error[0] != '\0')
 			json_set_text(arena, item, "lastError", runtime->last_error);
@@ -403,8 +411,13 @@ int activities_probe(struct activities *activities, struct runtime_probe *probe)
 	request->wait.on_done = on_probed;
 	outside_begin(activities);
 	/* Asked afresh, it is never there at once. */
-	CHECK(!runtime_configure(runtime, &request->wait, true));
+	CHECK(!runtime_configure(runtime, &request->wait, probe->thorough ? ASK_THOROUGHLY : ASK_ANEW));
 	return 0;
+}
+
+void activities_watch_runtimes(struct activities *activities)
+{
+	runtimes_watch(activities);
 }
 
 /* ---- Life ---- */

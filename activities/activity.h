@@ -152,6 +152,7 @@ struct runtime_probe;
 typedef void (*runtime_probe_cb)(struct runtime_probe *probe);
 struct runtime_probe {
 	const char *runtime;
+	bool thorough; /* also find out which parameters it takes no notice of: a request for a token for each */
 	runtime_probe_cb on_done;
 	void *owner;
 	struct arena arena; /* initialised by the call; the caller closes it after on_done */
@@ -159,5 +160,7 @@ struct runtime_probe {
 	struct error error;
 };
 int activities_probe(struct activities *activities, struct runtime_probe *probe);
+/* Ask every runtime now, and again and again (probeEvery). */
+void activities_watch_runtimes(struct activities *activities);
 /* Counters for /metrics: {"inFlight", "waiting", "attempts": {class: n}, "connections": n}. */
 struct json *activities_counters_json(const struct activities *activities, struct arena *arena);

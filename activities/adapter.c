@@ -1,8 +1,10 @@
-/* See adapter.h. */
+/* See adapter.h. In this order: the registry, facts, answers, the taxonomy of errors. Start at `kinds`. */
 #include "activities/adapter.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "activities/internal.h"
 #include "workflow/base/check.h"
@@ -12,6 +14,11 @@ static const struct {
 	const struct runtime_adapter *adapter;
 } kinds[] = {
 	{"openai", &openai_adapter},
+	{"llamacpp", &llamacpp_adapter},
+	{"vllm", &vllm_adapter},
+	{"ollama", &ollama_adapter},
+	{"sglang", &sglang_adapter},
+	{"lmstudio", &lmstudio_adapter},
 	{"simulator", &openai_adapter}, /* a reprise-sim, which its Server header gives away */
 };
 
@@ -23,9 +30,113 @@ const struct runtime_adapter *runtime_adapter_get(const char *kind)
 	return NULL;
 }
 
+const char *runtime_adapter_kinds(void)
+{
+	static char names[128];
+	size_t len = 0;
+
+	for (size_t i = 0; i < COUNT_OF(kinds) && names[sizeof(names) - 1] == '\0' && len < sizeof(names); i++)
+		len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i > 0 ? ", " : "", kinds[i].kind);
+	return names;
+}
+
+const struct sampling_field *adapter_sampling_field(const struct runtime_adapter *adapter, const char *name)
+{
+	for (const struct sampling_field *field = adapter->sampling; field->ours != NULL; field++)
+		if (strcmp(field->ours, name) == 0)
+			return field;
+	return NULL;
+}
+
+/* ---- Facts ---- */
+
+void facts_set(struct runtime_facts *facts, const char *place, struct json *value, const char *source)
+{
+	char group[2] = {place[0], '\0'};
+	struct json *fields, *field;
+
+	CHECK(place[1] == '.');
+	if (value == NULL || value->type == JSON_NULL)
+		return;
+	if (facts->fields == NULL)
+		facts->fields = json_object(facts->arena);
+	fields = json_get(facts->fields, group);
+	if (fields == NULL) {
+		fields = json_object(facts->arena);
+		json_set(facts->arena, facts->fields, group, fields);
+	}
+	field = json_object(facts->arena);
+	json_set(facts->arena, field, "value", value);
+	json_set_text(facts->arena, field, "source", source);
+	json_set(facts->arena, fields, place + 2, field);
+}
+
+void facts_set_text(struct runtime_facts *facts, const char *place, const char *text, const char *source)
+{
+	if (text != NULL && text[0] != '\0')
+		facts_set(facts, place, json_text(facts->arena, text), source);
+}
+
+void facts_set_copy(struct runtime_facts *facts, const char *place, const struct json *from, const char *name, const char *source)
+{
+	const struct json *value = json_get(from, name);
+
+	if (value != NULL)
+		facts_set(facts, place, json_copy(facts->arena, value), source);
+}
+
+void facts_set_hash(struct runtime_facts *facts, const char *place, const char *text, const char *source)
+{
+	char hex[DIGEST_HEX_LEN + 1];
+	struct digest digest;
+
+	if (text == NULL || text[0] == '\0')
+		return;
+	digest = digest_of(bytes_text(text));
+	digest_hex(&digest, hex);
+	facts_set_text(facts, place, hex, source);
+}
+
+void facts_set_members(struct runtime_facts *facts, const char *place, const struct json *from, const char *const *names, const char *source)
+{
+	struct json *members = json_object(facts->arena);
+
+	for (; *names != NULL; names++) {
+		const struct json *value = json_get(from, *names);
+
+		if (value != NULL && value->type != JSON_NULL)
+			json_set(facts->arena, members, *names, json_copy(facts->arena, value));
+	}
+	if (json_count(members) > 0)
+		facts_set(facts, place, members, source);
+}
+
+const char *facts_model(const struct runtime_facts *facts)
+{
+	if (facts->wanted != NULL)
+		return facts->wanted;
+	return json_count(facts->models) == 1 ? json_get_text(json_at(facts->models, 0), "id") : NULL;
+}
+
+const struct json *models_find(const struct json *models, const char *id)
+{
+	for (size_t i = 0; i < json_count(models) && id != NULL; i++) {
+		const struct json *card = json_at(models, i), *aliases = json_get(card, "aliases");
+
+		if (strcmp(json_get_text(card, "id"), id) == 0)
+			return card;
+		for (size_t j = 0; j < json_count(aliases); j++)
+			if (strcmp(json_at(aliases, j)->string.text, id) == 0)
+				return card;
+	}
+	return NULL;
+}
+
+/* ---- Answers ---- */
+
 void answer_init(struct answer *answer)
 {
-	*answer = (struct answer){.prompt_tokens = -1, .completion_tokens = -1};
+	*answer = (struct answer){.prompt_tokens = -1, .completion_tokens = -1, .cached_tokens = -1, .reasoning_tokens = -1};
 	arena_init(&answer->arena);
 	buffer_init(&answer->text, ACTIVITY_BODY_MAX);
 	buffer_init(&answer->reasoning, ACTIVITY_BODY_MAX);
@@ -46,5 +157,168 @@ bool answer_fail(struct answer *answer, enum failure_class failure, const char *
 	va_start(args, format);
 	detail_print(answer->detail, format, args);
 	va_end(args);
+	return false;
+}
+
+void answer_keep_text(struct answer *answer, const char **place, const char *text)
+{
+	if (text != NULL && text[0] != '\0' && (*place == NULL || strcmp(*place, text) != 0))
+		*place = arena_text(&answer->arena, text);
+}
+
+bool answer_add(struct buffer *buffer, const struct json *text)
+{
+	if (!json_is(text, JSON_STRING) || text->string.len == 0)
+		return false;
+	buffer_add(buffer, text->string.text, text->string.len);
+	return true;
+}
+
+void answer_read_count(double *place, const struct json *from, const char *name)
+{
+	const struct json *count = json_get(from, name);
+
+	if (json_is_integer(count) && count->number >= 0)
+		*place = count->number;
+}
+
+bool answer_check_size(struct answer *answer)
+{
+	if (answer->text.overflow || answer->reasoning.overflow)
+		return answer_fail(answer, FAILURE_RUNTIME_ERROR, "the answer's text is larger than %d bytes (ACTIVITY_BODY_MAX)", ACTIVITY_BODY_MAX);
+	return true;
+}
+
+/* ---- Errors of the peer ---- */
+
+static bool mentions(const char *text, const char *words)
+{
+	return text != NULL && strcasestr(text, words) != NULL;
+}
+
+static bool is_text(const char *text, const char *expected)
+{
+	return text != NULL && strcmp(text, expected) == 0;
+}
+
+/* Forms seen: {"error": {"message", "type", "code": text or number}}, {"error": "text"}, {"object": "error", "message", "code"} (older
+ * vLLM, SGLang), {"detail": text or anything} (FastAPI). */
+struct peer_error peer_error_read(const struct json *root, int status, struct arena *arena)
+{
+	struct peer_error result = {.status = status};
+	const struct json *error = json_get(root, "error"), *number, *detail;
+	int told;
+
+	if (json_is(error, JSON_STRING)) {
+		result.message = error->string.text;
+		return result;
+	}
+	if (!json_is(error, JSON_OBJECT))
+		error = root;
+	result.message = json_get_text(error, "message");
+	detail = json_get(error, "detail");
+	if (result.message == NULL && detail != NULL)
+		result.message = json_is(detail, JSON_STRING) ? detail->string.text : (const char *)json_print_arena(detail, arena).data;
+	result.code = json_get_text(error, "code");
+	result.type = json_get_text(error, "type");
+	result.param = json_get_text(error, "param");
+	number = json_get(error, "code");
+	if (status == 0 && json_is_integer(number) && number->number >= 400 && number->number < 600)
+		result.status = (int)number->number;
+	if (status == 0 && result.code != NULL && strlen(result.code) == 3 && sscanf(result.code, "%d", &told) == 1 && told >= 400 && told < 600)
+		result.status = told;
+	return result;
+}
+
+static bool means_no_memory(const char *message)
+{
+	return mentions(message, "out of memory") || mentions(message, "OutOfMemory") || mentions(message, "insufficient system resources") ||
+	       mentions(message, "unable to allocate") || mentions(message, "failed to allocate") || mentions(message, "requires more system memory");
+}
+
+static bool means_no_model(const struct peer_error *error)
+{
+	const char *message = error->message;
+
+	if (is_text(error->code, "model_not_found") || is_text(error->type, "model_not_found") || mentions(message, "No models loaded"))
+		return true;
+	return error->status == 404 && (is_text(error->param, "model") || (mentions(message, "model") && (mentions(message, "not found") ||
+													    mentions(message, "does not exist"))));
+}
+
+/* The first that fits. runtimes.md 2.2 says of each whether another attempt may help; failure.h holds that. */
+enum failure_class peer_error_class(const struct peer_error *error)
+{
+	int status = error->status;
+
+	if (means_no_memory(error->message))
+		return FAILURE_OUT_OF_MEMORY;
+	if (status == 429 || (status == 503 && mentions(error->message, "server busy"))) /* Ollama's queue is full */
+		return FAILURE_RATE_LIMITED;
+	if (status == 408 || status == 504)
+		return FAILURE_TIMED_OUT;
+	/* Still loading, nobody behind the gateway, or an engine that has died within its server. */
+	if (status == 502 || status == 503 || is_text(error->type, "unavailable_error") || mentions(error->message, "EngineDead") ||
+	    mentions(error->message, "EngineCore encountered"))
+		return FAILURE_UNREACHABLE;
+	if (means_no_model(error))
+		return FAILURE_WRONG_MODEL;
+	if (status == 499 || mentions(error->message, "Model is unloaded")) /* taken away in the middle */
+		return FAILURE_RUNTIME_ERROR;
+	if (status == 501 || (status >= 400 && status < 500))
+		return FAILURE_REFUSED;
+	if (mentions(error->message, "unexpected endpoint")) /* LM Studio, with status 200 */
+		return FAILURE_REFUSED;
+	if (mentions(error->message, "context length") || mentions(error->message, "context the overflows") ||
+	    mentions(error->message, "available context size"))
+		return FAILURE_REFUSED;
+	return FAILURE_RUNTIME_ERROR;
+}
+
+static bool is_context_limit(const struct peer_error *error)
+{
+	return is_text(error->type, "exceed_context_size_error") || is_text(error->code, "context_length_exceeded") ||
+	       mentions(error->message, "context length") || mentions(error->message, "available context size") ||
+	       mentions(error->message, "context the overflows");
+}
+
+static const char *advice(const struct peer_error *error, enum failure_class failure)
+{
+	if (failure == FAILURE_REFUSED && is_context_limit(error))
+		return "; send smaller sections, or give the runtime a longer context";
+	if (failure == FAILURE_REFUSED && (error->status == 401 || error->status == 403))
+		return "; see the runtime's apiKey";
+	return "";
+}
+
+void answer_read_failure(struct answer *answer, int status, struct bytes body)
+{
+	struct arena scratch;
+	struct peer_error error;
+	enum failure_class failure;
+
+	arena_init(&scratch);
+	error = peer_error_read(json_parse(&scratch, body, JSON_ROUND_INTEGERS, NULL, NULL), status, &scratch);
+	failure = peer_error_class(&error);
+	if (error.message != NULL)
+		answer_fail(answer, failure, "the runtime answered %d: %.300s%s", status, error.message, advice(&error, failure));
+	else
+		answer_fail(answer, failure, "the runtime answered %d%s%.*s%s", status, body.len > 0 ? ": " : "",
+			    (int)(body.len < 200 ? body.len : 200), body.len > 0 ? (const char *)body.data : "", advice(&error, failure));
+	arena_close(&scratch);
+}
+
+bool answer_fail_inside(struct answer *answer, const struct json *root)
+{
+	struct arena scratch;
+	struct peer_error error;
+	enum failure_class failure;
+
+	arena_init(&scratch);
+	error = peer_error_read(root, 0, &scratch);
+	failure = peer_error_class(&error);
+	answer_fail(answer, failure, "the runtime gave up in the middle of its answer: %.300s%s",
+		    error.message != NULL ? error.message : "no reason given", advice(&error, failure));
+	arena_close(&scratch);
 	return false;
 }

@@ -1,20 +1,29 @@
 /* What differs between kinds of runtimes: one file per kind behind this table. An adapter builds request bodies and reads
- * answers and probes; it does no I/O. Threads: loop. To add a kind: write <kind>_adapter.c, add it to runtime_adapter_get(). */
+ * answers and probes; it does no I/O. Threads: loop. To add a kind: write <kind>_adapter.c and add a line to `kinds` in
+ * adapter.c; where it speaks OpenAI's chat completions, most of it is chat_wire.h. Source: runtimes.md. */
 #pragma once
 
 #include "activities/activity.h"
 #include "workflow/base/failure.h"
 #include "workflow/base/json.h"
 
-enum { ADAPTER_PROBES_MAX = 4, ADAPTER_STOP_MAX = 4 };
+enum { ADAPTER_PROBES_MAX = 8, ADAPTER_STOP_MAX = 4, ADAPTER_COUNT_STEPS_MAX = 2, ADAPTER_MODELS_MAX = 1000 };
+
+/* What a runtime may have no field for; the request is then made without. WITHOUT_SCHEMA: no rung of the ladder is any good. */
+enum { WITHOUT_STREAM_OPTIONS = 1, WITHOUT_SCHEMA = 2 };
 
 /* What an answer has told so far. */
 struct answer {
 	struct arena arena; /* holds the texts */
 	struct buffer text, reasoning;
 	const char *model, *finish_reason, *fingerprint; /* NULL: not said */
-	double prompt_tokens, completion_tokens; /* negative: not said */
+	double prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens; /* negative: not said */
+	struct json *timings; /* as the runtime told them, under its names and in its units; NULL: it did not */
+	struct json *effective; /* the sampling that the runtime says was in force, under its names; NULL: it did not */
+	bool cut_prompt; /* the runtime says itself that it cut the prompt */
+	bool loaded; /* the model was loaded for this request: what is known of it has to be asked anew */
 	bool ended; /* the stream's end marker came */
+	unsigned left_out; /* WITHOUT_… that this runtime wants */
 	enum failure_class failure;
 	char detail[ACTIVITY_DETAIL_MAX];
 };
@@ -25,38 +34,103 @@ struct inference_request {
 	const struct json *schema; /* NULL: free text. Members may be out of order (json_order): copy and print it, no more */
 	const char *schema_name;
 	bool json_only; /* without a schema: any JSON object */
-	const struct json *sampling; /* checked, by our names: {temperature, topP, …} */
+	const struct json *sampling; /* whole, by our names: {temperature, topP, …} */
+	double context_length; /* that the configuration asks for; 0: it does not say */
+	unsigned without; /* WITHOUT_STREAM_OPTIONS or 0 */
 };
 
-/* What the probes of a runtime have told; NULL: unknown. */
+/* What the probes of a runtime have told. */
 struct runtime_facts {
-	const struct json *models; /* [{"id", "root"?, "contextLength"?}] */
+	struct arena *arena;
+	const char *wanted; /* the configuration's model, or NULL */
+	double context_length; /* the configuration's, or 0 */
+	const struct json *models; /* [{"id", "root"?, "contextLength"?, "aliases"?: […]}]; NULL: unknown */
 	const char *server; /* the Server header; "" when there was none */
-	const char *version, *version_source;
+	bool is_unloaded; /* a request would load the model first: a probe must not */
+	struct json *fields; /* {group: {field: {"value", "source"}}}, or NULL */
 };
+/* Reported: `place` is "B.arch". A value of NULL says nothing; a later one replaces an earlier one. */
+void facts_set(struct runtime_facts *facts, const char *place, struct json *value, const char *source);
+void facts_set_text(struct runtime_facts *facts, const char *place, const char *text, const char *source); /* NULL or "": nothing */
+void facts_set_copy(struct runtime_facts *facts, const char *place, const struct json *from, const char *name, const char *source);
+/* The SHA-256 of a text, in hex. */
+void facts_set_hash(struct runtime_facts *facts, const char *place, const char *text, const char *source);
+/* The named members of `from`, as one object. */
+void facts_set_members(struct runtime_facts *facts, const char *place, const struct json *from, const char *const *names, const char *source);
+/* The model that will be asked: the wanted one, or the only one that is served; NULL: unknown. */
+const char *facts_model(const struct runtime_facts *facts);
+/* The card of a model among facts->models or the like, by id or alias. */
+const struct json *models_find(const struct json *models, const char *id);
+
+struct sampling_field {
+	const char *ours, *wire;
+	const char *unset; /* the number to send where nobody says one: nothing is left to defaults that nobody sees. NULL: left out */
+};
+
+struct adapter_probe {
+	const char *path; /* the first one of a kind must answer */
+	struct json *(*make_body)(const struct runtime_facts *facts); /* POST it; returns NULL: leave the probe out. No function: GET */
+	bool generates; /* makes the model work: only when somebody asks for a probe */
+	void (*read)(struct bytes body, struct runtime_facts *facts); /* a 200 that may still be something else */
+};
+
+/* A step of counting the prompt's tokens before it is sent: the text of one step goes into the next. */
+struct adapter_count {
+	const char *path;
+	struct json *(*make_body)(struct arena *arena, const struct inference_request *request, const char *text);
+	bool (*read)(struct arena *arena, struct bytes body, const char **text, double *tokens); /* false: not understood */
+};
+
+enum adapter_stream { STREAM_SSE, STREAM_LINES };
 
 struct runtime_adapter {
 	const char *kind;
 	const char *request_path;
-	const char *probes[ADAPTER_PROBES_MAX]; /* paths to GET in turn, up to NULL; the first one must answer */
+	enum adapter_stream stream;
+	bool has_end_marker; /* a stream that ends without it was cut off */
+	struct adapter_probe probes[ADAPTER_PROBES_MAX];
+	struct adapter_count count[ADAPTER_COUNT_STEPS_MAX];
+	const struct sampling_field *sampling; /* ends with {NULL} */
+	/* Why a value of a field that the kind has cannot be; NULL: it can. NULL: all can. */
+	const char *(*refuse_sampling)(const char *name, const struct json *value);
 
 	struct json *(*make_request)(struct arena *arena, const struct inference_request *request);
-	/* The wire's name of a sampling field, or NULL when this kind has none. */
-	const char *(*sampling_field)(const char *name);
 	/* One event of a stream. *token: it carried text. False: answer->failure says why. */
 	bool (*read_event)(struct answer *answer, const char *name, struct bytes data, bool *token);
 	/* An answer that came in one piece. */
 	bool (*read_whole)(struct answer *answer, struct bytes body);
 	/* A status other than 200. */
 	void (*read_failure)(struct answer *answer, int status, struct bytes body);
-	/* The answer to probes[index]; 200 only. */
-	void (*read_probe)(struct arena *arena, size_t index, struct bytes body, struct runtime_facts *facts);
+	/* Is the model that answered the one that was asked for, beyond being called the same? NULL: no. */
+	bool (*is_model)(const char *asked, const char *answered);
 };
 
 const struct runtime_adapter *runtime_adapter_get(const char *kind); /* NULL: no such kind */
-extern const struct runtime_adapter openai_adapter;
+const char *runtime_adapter_kinds(void); /* "openai, simulator, …" */
+extern const struct runtime_adapter openai_adapter, vllm_adapter, llamacpp_adapter, ollama_adapter, sglang_adapter, lmstudio_adapter;
+
+const struct sampling_field *adapter_sampling_field(const struct runtime_adapter *adapter, const char *name); /* NULL: this kind has none */
 
 void answer_init(struct answer *answer);
 void answer_close(struct answer *answer);
 /* Sets failure and detail; returns false. */
 bool answer_fail(struct answer *answer, enum failure_class failure, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The detail says that it came in the middle of an answer that began well. */
+bool answer_fail_inside(struct answer *answer, const struct json *root);
+
+/* What a peer says when it refuses, whatever its form (runtimes.md: flat, text, nested, FastAPI's detail). */
+struct peer_error {
+	int status; /* 0: unknown */
+	const char *message, *code, *type, *param; /* NULL: not said */
+};
+struct peer_error peer_error_read(const struct json *root, int status, struct arena *arena);
+/* The one taxonomy. */
+enum failure_class peer_error_class(const struct peer_error *error);
+/* A status other than 200: most kinds' read_failure. */
+void answer_read_failure(struct answer *answer, int status, struct bytes body);
+
+/* For adapters that read answers. */
+void answer_keep_text(struct answer *answer, const char **place, const char *text);
+bool answer_add(struct buffer *buffer, const struct json *text); /* true: it added something */
+void answer_read_count(double *place, const struct json *from, const char *name);
+bool answer_check_size(struct answer *answer);

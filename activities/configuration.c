@@ -1,18 +1,15 @@
 /* See configuration.h. Start at configuration_new(). */
 #include "activities/configuration.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "workflow/base/check.h"
 
-enum { PROC_LINE_LEN_MAX = 512, SECONDS_NS = 1000 * 1000 * 1000 };
+enum { PROC_LINE_LEN_MAX = 512 };
 
 static const char server_simulated[] = "reprise-sim";
 
@@ -99,205 +96,142 @@ void host_read(struct host *host)
 	read_memory(host);
 }
 
-/* ---- Weights ---- */
-
-static struct weights_identity identity_of(const struct stat *status)
-{
-	return (struct weights_identity){
-		.size = status->st_size,
-		.mtime_ns = (int64_t)status->st_mtim.tv_sec * SECONDS_NS + status->st_mtim.tv_nsec,
-		.ctime_ns = (int64_t)status->st_ctim.tv_sec * SECONDS_NS + status->st_ctim.tv_nsec,
-		.inode = status->st_ino,
-		.device = status->st_dev,
-	};
-}
-
-static bool same_identity(const struct weights_identity *a, const struct weights_identity *b)
-{
-	return a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns && a->inode == b->inode &&
-	       a->device == b->device;
-}
-
-bool weights_same(const char *path, const struct weights *weights)
-{
-	struct weights_identity identity;
-	struct stat status;
-
-	if (!weights->known || stat(path, &status) != 0)
-		return false;
-	identity = identity_of(&status);
-	return same_identity(&identity, &weights->identity);
-}
-
-static int hash_file(int fd, const char *path, struct digest *digest, const atomic_bool *stop, struct error *error)
-{
-	uint8_t *chunk = memory_alloc(WEIGHTS_CHUNK);
-	struct digest_stream stream;
-	ssize_t got;
-	int result = 0;
-
-	digest_stream_init(&stream);
-	while ((got = read(fd, chunk, WEIGHTS_CHUNK)) != 0) {
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0) {
-			result = error_set(error, ERR_IO, "weights file %s: %s", path, strerror(errno));
-			break;
-		}
-		if (atomic_load(stop)) {
-			result = error_set(error, ERR_CANCELLED, "weights file %s: stopped", path);
-			break;
-		}
-		digest_stream_add(&stream, (struct bytes){chunk, (size_t)got});
-	}
-	*digest = digest_stream_finish(&stream);
-	free(chunk);
-	return result;
-}
-
-int weights_read(const char *path, struct weights *weights, const atomic_bool *stop, struct error *error)
-{
-	struct weights found = {.known = true};
-	struct weights_identity after;
-	struct stat status;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	*error = (struct error){0};
-	if (fd < 0 || fstat(fd, &status) != 0) {
-		error_set(error, ERR_NOT_FOUND, "weights file %s: %s", path, strerror(errno));
-		goto out;
-	}
-	if (!S_ISREG(status.st_mode)) {
-		error_set(error, ERR_INVALID, "weights file %s: not a regular file", path);
-		goto out;
-	}
-	found.identity = identity_of(&status);
-	if (weights->known && same_identity(&found.identity, &weights->identity))
-		goto out;
-	if (hash_file(fd, path, &found.digest, stop, error) != 0)
-		goto out;
-	if (fstat(fd, &status) != 0) {
-		error_set(error, ERR_IO, "weights file %s: %s", path, strerror(errno));
-		goto out;
-	}
-	after = identity_of(&status);
-	if (!same_identity(&found.identity, &after)) {
-		error_set(error, ERR_BUSY, "weights file %s: changed while it was read", path);
-		goto out;
-	}
-	*weights = found;
-out:
-	if (fd >= 0)
-		close(fd);
-	return (int)error->code;
-}
-
 /* ---- The record ---- */
+
+/* What a record has of every kind of runtime, known or not (runtimes.md 10). Kinds report further fields. */
+static const char *const places[] = {
+	"A.runtime_kind", "A.runtime_version", "A.runtime_commit", "A.server", "A.simulated", "A.image_digest", "A.binary_sha256",
+	"B.model_id", "B.served_name", "B.weights_digest", "B.revision", "B.quantisation", "B.arch", "B.chat_template_sha256",
+	"B.generation_config_sha256", "B.adapters",
+	"C.argv", "C.env", "C.context_length", "C.parallel", "C.batch_sizes", "C.cache_flags", "C.speculation", "C.determinism_switch", "C.kernels",
+	"C.structured_backend", "C.sampling_defaults",
+	"D.os", "D.kernel", "D.wsl", "D.cpu_model", "D.thread_count", "D.memory_bytes", "D.gpu", "D.gpu_driver", "D.cuda",
+	"E.system_fingerprint",
+};
 
 struct writer {
 	struct arena *arena;
-	struct json *record, *group;
+	struct json *record;
 };
 
-static void begin_group(struct writer *writer, const char *name)
+static void set_field(struct writer *writer, const char *place, struct json *value, const char *basis, const char *source)
 {
-	writer->group = json_object(writer->arena);
-	json_set(writer->arena, writer->record, name, writer->group);
-}
+	char group[2] = {place[0], '\0'};
+	struct json *fields = json_get(writer->record, group), *field = json_object(writer->arena);
 
-/* value NULL: unknown. */
-static void add(struct writer *writer, const char *name, struct json *value, const char *basis, const char *source)
-{
-	struct json *field = json_object(writer->arena);
-
+	if (fields == NULL) {
+		fields = json_object(writer->arena);
+		json_set(writer->arena, writer->record, group, fields);
+	}
 	json_set(writer->arena, field, "value", value != NULL ? value : json_null(writer->arena));
 	json_set_text(writer->arena, field, "basis", value != NULL ? basis : "unknown");
 	json_set(writer->arena, field, "source", value != NULL ? json_text(writer->arena, source) : json_null(writer->arena));
-	json_set(writer->arena, writer->group, name, field);
+	json_set(writer->arena, fields, place + 2, field);
 }
 
-static void add_text(struct writer *writer, const char *name, const char *value, const char *basis, const char *source)
+/* value NULL: nothing is learned. What is in force beats what was asked for, and what was measured what was said; where they
+ * differ the weaker one stays beside it, under its basis. So the fields come in the order declared, reported, measured. */
+static void add(struct writer *writer, const char *place, struct json *value, const char *basis, const char *source)
 {
-	add(writer, name, value != NULL && value[0] != '\0' ? json_text(writer->arena, value) : NULL, basis, source);
+	char group[2] = {place[0], '\0'};
+	const struct json *weaker = json_get(json_get(writer->record, group), place + 2);
+	const char *weaker_basis = json_get_text(weaker, "basis");
+
+	if (value == NULL)
+		return;
+	set_field(writer, place, value, basis, source);
+	if (weaker != NULL && strcmp(weaker_basis, "unknown") != 0 && strcmp(weaker_basis, basis) != 0 &&
+	    !json_equal(json_get(weaker, "value"), value))
+		json_set(writer->arena, json_get(json_get(writer->record, group), place + 2), weaker_basis, json_get(weaker, "value"));
 }
 
-static void add_unknown(struct writer *writer, const char *const *names, size_t count)
+static void add_text(struct writer *writer, const char *place, const char *value, const char *basis, const char *source)
 {
-	for (size_t i = 0; i < count; i++)
-		add(writer, names[i], NULL, NULL, NULL);
+	if (value != NULL && value[0] != '\0')
+		add(writer, place, json_text(writer->arena, value), basis, source);
 }
 
-static const struct json *find_model(const struct json *models, const char *id)
+static void add_digest(struct writer *writer, const char *place, bool known, const struct digest *digest, const char *basis, const char *source)
 {
-	for (size_t i = 0; i < json_count(models); i++)
-		if (id != NULL && strcmp(json_get_text(json_at(models, i), "id"), id) == 0)
-			return json_at(models, i);
-	return NULL;
-}
-
-static void add_group_a(struct writer *writer, const struct configuration_input *input, const struct configuration *configuration)
-{
-	static const char *const unknown[] = {"runtime_commit", "image_digest", "binary_sha256"};
-
-	begin_group(writer, "A");
-	add_text(writer, "runtime_kind", input->config->kind, "declared", "configuration");
-	add_text(writer, "runtime_version", configuration->version, "reported", input->facts->version_source);
-	add_text(writer, "server", configuration->server, "reported", "Server header");
-	add(writer, "simulated", json_boolean(writer->arena, configuration->simulated), "reported", "Server header");
-	add_unknown(writer, unknown, COUNT_OF(unknown));
-}
-
-static void add_group_b(struct writer *writer, const struct configuration *configuration, const struct json *card)
-{
-	static const char *const unknown[] = {"revision", "quantisation", "arch", "chat_template_sha256", "generation_config_sha256", "adapters"};
 	char hex[DIGEST_HEX_LEN + 1];
 
-	begin_group(writer, "B");
-	add_text(writer, "model_id", configuration->model, configuration->model_reported ? "reported" : "declared",
-		 configuration->model_reported ? "GET /v1/models" : "configuration");
-	add_text(writer, "served_name", json_get_text(card, "root"), "reported", "GET /v1/models");
-	if (configuration->weights.known)
-		digest_hex(&configuration->weights.digest, hex);
-	/* Measured is the file; that the runtime serves just this file is the operator's word. */
-	add_text(writer, "weights_digest", configuration->weights.known ? hex : NULL, "measured", "weights file of the configuration");
-	add_unknown(writer, unknown, COUNT_OF(unknown));
+	if (!known)
+		return;
+	digest_hex(digest, hex);
+	add_text(writer, place, hex, basis, source);
 }
 
-static void add_group_c(struct writer *writer, const struct json *card)
+static void add_declared(struct writer *writer, const struct runtime_config *config, const char *model)
 {
-	static const char *const unknown[] = {"argv", "env", "parallel", "batch_sizes", "cache_flags", "speculation", "determinism_switch",
-					      "kernels", "structured_backend"};
-	const struct json *length = json_get(card, "contextLength");
-
-	begin_group(writer, "C");
-	add(writer, "context_length", length != NULL ? json_number(writer->arena, length->number) : NULL, "reported", "GET /v1/models");
-	add_unknown(writer, unknown, COUNT_OF(unknown));
+	add_text(writer, "A.runtime_kind", config->kind, "declared", "configuration");
+	add_text(writer, "B.model_id", model, "declared", "configuration");
+	if (config->context_length > 0)
+		add(writer, "C.context_length", json_number(writer->arena, config->context_length), "declared", "configuration");
 }
 
-static void add_group_d(struct writer *writer, const struct host *host)
+static void add_reported(struct writer *writer, const struct runtime_facts *facts, const char *server, bool simulated, const struct json *card)
 {
-	static const char *const unknown[] = {"gpu", "gpu_driver", "cuda"};
-	bool here = host != NULL;
+	add_text(writer, "A.server", server, "reported", "Server header");
+	add(writer, "A.simulated", json_boolean(writer->arena, simulated), "reported", "Server header");
+	if (card != NULL) {
+		const struct json *length = json_get(card, "contextLength");
 
-	begin_group(writer, "D");
-	add_text(writer, "os", here ? host->os : NULL, "measured", "/etc/os-release");
-	add_text(writer, "kernel", here ? host->kernel : NULL, "measured", "uname");
-	add(writer, "wsl", here ? json_boolean(writer->arena, host->wsl) : NULL, "measured", "uname");
-	add_text(writer, "cpu_model", here ? host->cpu : NULL, "measured", "/proc/cpuinfo");
-	add(writer, "thread_count", here && host->threads > 0 ? json_number(writer->arena, host->threads) : NULL, "measured", "/proc/cpuinfo");
+		set_field(writer, "B.model_id", json_copy(writer->arena, json_get(card, "id")), "reported", "list of models");
+		add_text(writer, "B.served_name", json_get_text(card, "root"), "reported", "list of models");
+		if (length != NULL)
+			add(writer, "C.context_length", json_number(writer->arena, length->number), "reported", "list of models");
+	}
+	for (size_t i = 0; i < json_count(facts->fields); i++) {
+		const struct json_member *group = &facts->fields->object.members[i];
+
+		for (size_t j = 0; j < json_count(group->value); j++) {
+			const struct json_member *field = &group->value->object.members[j];
+			char place[80];
+
+			snprintf(place, sizeof(place), "%s.%.70s", group->name, field->name);
+			add(writer, place, json_copy(writer->arena, json_get(field->value, "value")), "reported", json_get_text(field->value, "source"));
+		}
+	}
+}
+
+/* Measured are the files; that the runtime serves just these is the operator's word. */
+static void add_weights(struct writer *writer, const struct weights *weights)
+{
+	const struct weights_header *header = &weights->header;
+
+	if (!weights->known)
+		return;
+	add_digest(writer, "B.weights_digest", true, &weights->digest, "measured", "weights of the configuration");
+	if (header->source == NULL)
+		return;
+	add_text(writer, "B.arch", header->arch, "measured", header->source);
+	add_text(writer, "B.quantisation", header->quantisation, "measured", header->source);
+	add_digest(writer, "B.chat_template_sha256", header->has_chat_template, &header->chat_template, "measured", header->source);
+	add_digest(writer, "B.generation_config_sha256", header->has_generation_config, &header->generation_config, "measured", header->source);
+}
+
+static void add_host(struct writer *writer, const struct host *host)
+{
+	if (host == NULL)
+		return;
+	add_text(writer, "D.os", host->os, "measured", "/etc/os-release");
+	add_text(writer, "D.kernel", host->kernel, "measured", "uname");
+	add(writer, "D.wsl", json_boolean(writer->arena, host->wsl), "measured", "uname");
+	add_text(writer, "D.cpu_model", host->cpu, "measured", "/proc/cpuinfo");
+	if (host->threads > 0)
+		add(writer, "D.thread_count", json_number(writer->arena, host->threads), "measured", "/proc/cpuinfo");
 	/* A 64-bit integer, hence a text (semantics.md 6). */
-	add(writer, "memory_bytes",
-	    here && host->memory_bytes > 0 ? json_printf(writer->arena, "%llu", (unsigned long long)host->memory_bytes) : NULL, "measured",
-	    "/proc/meminfo");
-	add_unknown(writer, unknown, COUNT_OF(unknown));
+	if (host->memory_bytes > 0)
+		add(writer, "D.memory_bytes", json_printf(writer->arena, "%llu", (unsigned long long)host->memory_bytes), "measured", "/proc/meminfo");
 }
 
-static void add_group_e(struct writer *writer, const char *fingerprint)
+static void set_fingerprint(struct writer *writer, const char *fingerprint)
 {
-	begin_group(writer, "E");
-	add_text(writer, "system_fingerprint", fingerprint, "reported", "system_fingerprint of an answer");
+	set_field(writer, "E.system_fingerprint", fingerprint != NULL && fingerprint[0] != '\0' ? json_text(writer->arena, fingerprint) : NULL,
+		  "reported", "system_fingerprint of an answer");
 }
 
+/* Of groups A to E: what was observed beside them (G) does not make another configuration. */
 static struct digest digest_values(const struct json *record)
 {
 	struct arena scratch;
@@ -310,6 +244,8 @@ static struct digest digest_values(const struct json *record)
 		const struct json_member *group = &record->object.members[i];
 		struct json *fields = json_object(&scratch);
 
+		if (group->name[0] > 'E')
+			continue;
 		for (size_t j = 0; j < json_count(group->value); j++) {
 			const struct json_member *field = &group->value->object.members[j];
 
@@ -344,6 +280,20 @@ static struct configuration *make(void)
 	return configuration;
 }
 
+static const char *value_text(const struct configuration *configuration, const char *group, const char *field)
+{
+	return json_get_text(json_get(json_get(configuration->record, group), field), "value");
+}
+
+/* What the record is asked for again and again. */
+static void take_values(struct configuration *configuration)
+{
+	configuration->version = value_text(configuration, "A", "runtime_version");
+	configuration->fingerprint = value_text(configuration, "E", "system_fingerprint");
+	configuration->context_length = json_get_number(json_get(json_get(configuration->record, "C"), "context_length"), "value", 0);
+	configuration->digest = digest_values(configuration->record);
+}
+
 struct configuration *configuration_new(const struct configuration_input *input)
 {
 	struct configuration *configuration = make();
@@ -354,22 +304,26 @@ struct configuration *configuration_new(const struct configuration_input *input)
 	/* A server with a single model is asked for that one. */
 	if (model == NULL && json_count(input->facts->models) == 1)
 		model = json_get_text(json_at(input->facts->models, 0), "id");
-	card = find_model(input->facts->models, model);
+	card = models_find(input->facts->models, model);
 	configuration->server = keep(configuration, input->facts->server);
-	configuration->version = keep(configuration, input->facts->version);
-	configuration->fingerprint = keep(configuration, input->fingerprint);
 	configuration->model = keep(configuration, model);
 	configuration->model_reported = card != NULL;
 	configuration->simulated = is_simulator(input->facts->server);
 	configuration->weights = *input->weights;
+	configuration->card = card != NULL ? json_copy(&configuration->arena, card) : NULL;
 
 	configuration->record = writer.record = json_object(&configuration->arena);
-	add_group_a(&writer, input, configuration);
-	add_group_b(&writer, configuration, card);
-	add_group_c(&writer, card);
-	add_group_d(&writer, input->host);
-	add_group_e(&writer, input->fingerprint);
-	configuration->digest = digest_values(configuration->record);
+	for (size_t i = 0; i < COUNT_OF(places); i++)
+		set_field(&writer, places[i], NULL, NULL, NULL);
+	add_declared(&writer, input->config, model);
+	add_reported(&writer, input->facts, configuration->server, configuration->simulated, card);
+	add_weights(&writer, input->weights);
+	add_host(&writer, input->host);
+	set_fingerprint(&writer, input->fingerprint);
+	if (input->ignored != NULL)
+		set_field(&writer, "G.ignored_parameters", json_copy(writer.arena, input->ignored), "measured",
+			  "values of a wrong type, which were taken without a word");
+	take_values(configuration);
 	return configuration;
 }
 
@@ -380,16 +334,94 @@ struct configuration *configuration_with_fingerprint(const struct configuration 
 
 	configuration->record = writer.record = json_copy(&configuration->arena, from->record);
 	configuration->server = keep(configuration, from->server);
-	configuration->version = keep(configuration, from->version);
 	configuration->model = keep(configuration, from->model);
 	configuration->model_reported = from->model_reported;
 	configuration->simulated = from->simulated;
 	configuration->weights = from->weights;
 	configuration->rungs = from->rungs;
-	configuration->fingerprint = keep(configuration, fingerprint);
-	add_group_e(&writer, fingerprint);
-	configuration->digest = digest_values(configuration->record);
+	configuration->card = from->card != NULL ? json_copy(&configuration->arena, from->card) : NULL;
+	set_fingerprint(&writer, fingerprint);
+	take_values(configuration);
 	return configuration;
+}
+
+/* ---- Two records ---- */
+
+static const struct json *field_of(const struct json *record, const char *group, const char *name)
+{
+	return json_get(json_get(record, group), name);
+}
+
+static void add_difference(struct arena *arena, struct json *list, const char *group, const char *name, const struct json *before,
+			   const struct json *after)
+{
+	const struct json *old = json_get(before, "value"), *new = json_get(after, "value");
+	struct json *item, *basis;
+
+	if (group[0] > 'E' || (old == NULL && new == NULL) || (old != NULL && new != NULL && json_equal(old, new)) ||
+	    (old == NULL && new->type == JSON_NULL) || (new == NULL && old->type == JSON_NULL))
+		return;
+	item = json_object(arena);
+	basis = json_object(arena);
+	json_set(arena, item, "field", json_printf(arena, "%s.%s", group, name));
+	json_set(arena, item, "old", old != NULL ? json_copy(arena, old) : json_null(arena));
+	json_set(arena, item, "new", new != NULL ? json_copy(arena, new) : json_null(arena));
+	json_set_text(arena, basis, "old", before != NULL ? json_get_text(before, "basis") : "unknown");
+	json_set_text(arena, basis, "new", after != NULL ? json_get_text(after, "basis") : "unknown");
+	json_set(arena, item, "basis", basis);
+	json_add(arena, list, item);
+}
+
+struct json *configuration_differences(struct arena *arena, const struct json *before, const struct json *after)
+{
+	struct json *list = json_array(arena);
+
+	for (size_t i = 0; i < json_count(before); i++) {
+		const struct json_member *group = &before->object.members[i];
+
+		for (size_t j = 0; j < json_count(group->value); j++) {
+			const struct json_member *field = &group->value->object.members[j];
+
+			add_difference(arena, list, group->name, field->name, field->value, field_of(after, group->name, field->name));
+		}
+	}
+	for (size_t i = 0; i < json_count(after); i++) {
+		const struct json_member *group = &after->object.members[i];
+
+		for (size_t j = 0; j < json_count(group->value); j++) {
+			const struct json_member *field = &group->value->object.members[j];
+
+			if (field_of(before, group->name, field->name) == NULL)
+				add_difference(arena, list, group->name, field->name, NULL, field->value);
+		}
+	}
+	return list;
+}
+
+static bool is_declared(const struct json *difference, const char *side)
+{
+	const char *basis = json_get_text(json_get(difference, "basis"), side);
+
+	return basis != NULL && strcmp(basis, "declared") == 0;
+}
+
+bool configuration_contradicts(const struct json *differences, struct buffer *words)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < json_count(differences); i++) {
+		const struct json *item = json_at(differences, i);
+
+		/* Of what was only asked for it may turn out that something else is in force. */
+		if (json_get(item, "old")->type == JSON_NULL || is_declared(item, "old") > is_declared(item, "new"))
+			continue;
+		buffer_printf(words, "%s%s ", found ? ", " : "", json_get_text(item, "field"));
+		json_print(json_get(item, "old"), words);
+		buffer_add_text(words, " -> ");
+		json_print(json_get(item, "new"), words);
+		found = true;
+	}
+	return found;
 }
 
 struct configuration *configuration_hold(struct configuration *configuration)

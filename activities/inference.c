@@ -1,6 +1,7 @@
 /* See inference.h. Loop thread. */
 #include "activities/inference.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 #define INTEGER_MAX 9007199254740991.0 /* 2^53 - 1 */
 
-enum { CONFIRMATIONS_MAX = 2, SEED_DIGITS_MAX = 16 };
+enum { SEED_DIGITS_MAX = 16 };
 
 /* ---- Sampling ---- */
 
@@ -50,7 +51,9 @@ static bool add_sampling(struct arena *arena, const struct runtime *runtime, str
 		struct json *value = NULL;
 		bool ok;
 
-		if (runtime->adapter->sampling_field(member->name) == NULL) {
+		const char *why = NULL;
+
+		if (adapter_sampling_field(runtime->adapter, member->name) == NULL) {
 			error_set(error, ERR_INVALID, "sampling.%.60s: runtime %s (kind %s) has no such field", member->name,
 				  runtime->config.name, runtime->config.kind);
 			return false;
@@ -71,6 +74,12 @@ static bool add_sampling(struct arena *arena, const struct runtime *runtime, str
 				  json_type_name(member->value->type));
 			return false;
 		}
+		if (runtime->adapter->refuse_sampling != NULL)
+			why = runtime->adapter->refuse_sampling(member->name, value != NULL ? value : member->value);
+		if (why != NULL) {
+			error_set(error, ERR_INVALID, "sampling.%.60s: runtime %s (kind %s) %s", member->name, runtime->config.name, runtime->config.kind, why);
+			return false;
+		}
 		json_set(arena, result, member->name, value != NULL ? value : json_copy(arena, member->value));
 	}
 	return true;
@@ -82,6 +91,9 @@ struct json *inference_sampling(struct arena *arena, const struct runtime *runti
 
 	if (!add_sampling(arena, runtime, result, runtime->config.sampling, error) || !add_sampling(arena, runtime, result, overlay, error))
 		return NULL;
+	for (const struct sampling_field *field = runtime->adapter->sampling; field->ours != NULL; field++)
+		if (field->unset != NULL && json_get(result, field->ours) == NULL)
+			json_set_number(arena, result, field->ours, strtod(field->unset, NULL));
 	return result;
 }
 
@@ -119,7 +131,33 @@ struct json *inference_usage(const struct inference *inference, struct arena *ar
 		json_set_number(arena, usage, "promptTokens", answer->prompt_tokens);
 	if (answer->completion_tokens >= 0)
 		json_set_number(arena, usage, "completionTokens", answer->completion_tokens);
+	if (answer->cached_tokens >= 0)
+		json_set_number(arena, usage, "cachedTokens", answer->cached_tokens);
+	if (answer->reasoning_tokens >= 0)
+		json_set_number(arena, usage, "reasoningTokens", answer->reasoning_tokens);
 	return json_count(usage) > 0 ? usage : NULL;
+}
+
+/* What the runtime says was in force stands beside what was asked, and where the two differ is said (C76). */
+static void write_effective(struct inference *inference, struct json *record)
+{
+	struct arena *arena = &inference->work->activity->arena;
+	const struct json *effective = inference->answer.effective;
+	struct json *sampling = json_get(record, "sampling"), *differs = json_array(arena);
+
+	if (effective == NULL || sampling == NULL)
+		return;
+	json_set(arena, sampling, "effective", json_copy(arena, effective));
+	for (size_t i = 0; i < json_count(inference->sampling); i++) {
+		const struct json_member *member = &inference->sampling->object.members[i];
+		const struct json *told = json_get(effective, adapter_sampling_field(inference->runtime->adapter, member->name)->wire);
+
+		/* The runtime computes with 32 bits. */
+		if (json_is(told, JSON_NUMBER) && json_is(member->value, JSON_NUMBER) && fabs(told->number - member->value->number) > 1e-6 * fabs(member->value->number))
+			json_add(arena, differs, json_text(arena, member->name));
+	}
+	if (json_count(differs) > 0)
+		json_set(arena, sampling, "differs", differs);
 }
 
 static void write_record(struct inference *inference)
@@ -133,6 +171,17 @@ static void write_record(struct inference *inference)
 	json_set_text(arena, record, "model", inference->answer.model);
 	if (usage != NULL)
 		json_set(arena, record, "usage", usage);
+	if (inference->answer.timings != NULL)
+		json_set(arena, record, "timings", json_copy(arena, inference->answer.timings));
+	if (inference->counted_tokens >= 0)
+		json_set_number(arena, record, "promptTokensCounted", inference->counted_tokens);
+	if (inference->without != 0) {
+		struct json *left_out = json_array(arena);
+
+		json_add(arena, left_out, json_text(arena, "stream_options"));
+		json_set(arena, record, "leftOut", left_out);
+	}
+	write_effective(inference, record);
 	if (inference->sent_again > 0)
 		json_set_number(arena, record, "sentAgain", inference->sent_again);
 	if (inference->schema != NULL && (inference->rung != SCHEMA_FULL || inference->refused != NULL)) {
@@ -150,6 +199,16 @@ static void write_record(struct inference *inference)
 	}
 }
 
+/* Nobody needs to know any more who else may have answered. */
+static void end_recheck(struct inference *inference)
+{
+	if (inference->recheck_state == RECHECK_OUT)
+		runtime_give_up(&inference->recheck);
+	configuration_release(inference->recheck.configuration);
+	inference->recheck.configuration = NULL;
+	inference->recheck_state = RECHECK_NONE;
+}
+
 /* The one way to the end, but for cancelling. */
 static void finish(struct inference *inference)
 {
@@ -157,6 +216,7 @@ static void finish(struct inference *inference)
 
 	CHECK(inference->state != INFERENCE_OVER);
 	inference->state = INFERENCE_OVER;
+	end_recheck(inference);
 	if (inference->failure != FAILURE_NONE && activity->result.active_from_us != 0 && activity->result.active_until_us == 0)
 		activity->result.active_until_us = now_us(inference->work->activities);
 	write_record(inference);
@@ -187,42 +247,132 @@ static void leave_wire(struct inference *inference)
 
 /* ---- After the answer ---- */
 
-static void on_confirmed(struct configuration_wait *wait);
+static void confirm(struct inference *inference);
 
-static void confirm(struct inference *inference)
+/* Was the request sent under the same configuration as this one? More may be known by now, but nothing be another. */
+static bool holds(struct inference *inference, const struct configuration *configuration)
 {
-	inference->state = INFERENCE_CONFIRMING;
-	if (inference->confirmations++ >= CONFIRMATIONS_MAX) {
-		fail(inference, FAILURE_RUNTIME_ERROR, "runtime %s changes its Server header from answer to answer; who answered is not known",
-		     inference->runtime->config.name);
-		return;
+	struct arena *arena = &inference->work->activity->arena;
+	struct json *differences;
+	struct buffer words;
+	bool is_other;
+
+	if (digest_equal(&configuration->digest, &inference->sent_under->digest))
+		return true;
+	differences = configuration_differences(arena, inference->sent_under->record, configuration->record);
+	buffer_init(&words, DIFFERENCES_LEN_MAX);
+	is_other = configuration_contradicts(differences, &words);
+	if (is_other) {
+		json_set(arena, work_record(inference->work), "changed", differences);
+		fail(inference, FAILURE_RUNTIME_ERROR, "runtime %s is another than the one that was asked: %s", inference->runtime->config.name,
+		     buffer_text(&words));
 	}
-	inference->wait.on_done = on_confirmed;
-	if (runtime_confirm(inference->runtime, &inference->wait, inference->sent_under, inference->server, inference->answer.fingerprint))
-		on_confirmed(&inference->wait);
+	buffer_close(&words);
+	return !is_other;
+}
+
+/* Who answers behind a new connection is asked beside the attempt. */
+static void on_rechecked(struct configuration_wait *wait)
+{
+	struct inference *inference = CONTAINER_OF(wait, struct inference, recheck);
+
+	inference->recheck_state = RECHECK_DONE;
+	if (inference->state == INFERENCE_CONFIRMING)
+		confirm(inference);
+}
+
+static void start_recheck(struct inference *inference)
+{
+	inference->recheck.on_done = on_rechecked;
+	inference->recheck_state = RECHECK_OUT;
+	CHECK(!runtime_configure(inference->runtime, &inference->recheck, ASK_ANEW));
 }
 
 static void on_confirmed(struct configuration_wait *wait)
 {
 	struct inference *inference = CONTAINER_OF(wait, struct inference, wait);
 	struct configuration *configuration = wait->configuration;
-	const char *fingerprint = inference->answer.fingerprint;
 
 	wait->configuration = NULL;
 	if (configuration == NULL) {
 		fail(inference, wait->failure, "%s", wait->detail);
 		return;
 	}
-	/* After a new probe the answer has to fit what was found. */
-	if ((configuration->server != NULL && strcmp(configuration->server, inference->server) != 0) ||
-	    (fingerprint != NULL && (configuration->fingerprint == NULL || strcmp(configuration->fingerprint, fingerprint) != 0))) {
-		configuration_release(inference->sent_under);
-		inference->sent_under = configuration;
-		confirm(inference);
+	inference->configuration = configuration; /* released by inference_close() */
+	if (!holds(inference, configuration))
+		return;
+	if (configuration->server != NULL && strcmp(configuration->server, inference->server) != 0) {
+		fail(inference, FAILURE_RUNTIME_ERROR, "runtime %s changes its Server header from answer to answer; who answered is not known",
+		     inference->runtime->config.name);
 		return;
 	}
-	inference->configuration = configuration;
 	finish(inference);
+}
+
+static void confirm(struct inference *inference)
+{
+	struct configuration_wait *recheck = &inference->recheck;
+
+	inference->state = INFERENCE_CONFIRMING;
+	/* A model that was loaded for this request: only now can be told how. And a server that does one thing at a time says who it is
+	 * only after its answer. */
+	if (!inference->asked_again && ((inference->recheck_state == RECHECK_NONE && inference->answer.loaded) ||
+					 (inference->recheck_state == RECHECK_DONE && (recheck->configuration == NULL || inference->answer.loaded)))) {
+		end_recheck(inference);
+		inference->asked_again = true;
+		start_recheck(inference);
+	}
+	if (inference->recheck_state == RECHECK_OUT)
+		return;
+	if (inference->recheck_state == RECHECK_DONE) {
+		if (recheck->configuration == NULL) {
+			fail(inference, recheck->failure, "who answered is not known: %s", recheck->detail);
+			return;
+		}
+		if (!holds(inference, recheck->configuration))
+			return;
+		configuration_release(inference->sent_under);
+		inference->sent_under = recheck->configuration;
+		recheck->configuration = NULL;
+		inference->recheck_state = RECHECK_NONE;
+	}
+	inference->wait.on_done = on_confirmed;
+	if (runtime_confirm(inference->runtime, &inference->wait, inference->sent_under, inference->server, inference->answer.fingerprint))
+		on_confirmed(&inference->wait);
+}
+
+/* ---- Guards ---- */
+
+static bool is_same_model(const struct inference *inference, const char *asked, const char *answered)
+{
+	const struct runtime_adapter *adapter = inference->runtime->adapter;
+	const struct json *card = inference->sent_under->card, *aliases = json_get(card, "aliases");
+
+	if (strcmp(asked, answered) == 0 || (adapter->is_model != NULL && adapter->is_model(asked, answered)))
+		return true;
+	if (card != NULL && strcmp(json_get_text(card, "id"), answered) == 0)
+		return true;
+	for (size_t i = 0; i < json_count(aliases); i++)
+		if (strcmp(json_at(aliases, i)->string.text, answered) == 0)
+			return true;
+	return false;
+}
+
+/* A prompt that was cut silently gives an answer like any other (C77). */
+static bool check_tokens(struct inference *inference)
+{
+	struct answer *answer = &inference->answer;
+	double told = answer->prompt_tokens, length = inference->sent_under->context_length;
+
+	if (answer->cut_prompt)
+		return answer_fail(answer, FAILURE_TRUNCATED, "the runtime says that it cut the prompt; send smaller sections, or give it a longer context");
+	if (told >= 0 && inference->counted_tokens >= 0 && told + PROMPT_TOKENS_SLACK < inference->counted_tokens)
+		return answer_fail(answer, FAILURE_TRUNCATED, "the prompt has %.0f tokens by the runtime's own count, but it read only %.0f: it was cut",
+				   inference->counted_tokens, told);
+	if (told >= 0 && length > 0 && told + (answer->completion_tokens > 0 ? answer->completion_tokens : 0) > length)
+		return answer_fail(answer, FAILURE_TRUNCATED, "prompt and answer have %.0f tokens, the context of %.0f holds fewer: something was cut",
+				   told + (answer->completion_tokens > 0 ? answer->completion_tokens : 0), length);
+	return true;
 }
 
 /* What a complete, well-formed answer may still be: another model's, cut off, given up. */
@@ -231,7 +381,7 @@ static bool check_answer(struct inference *inference)
 	struct answer *answer = &inference->answer;
 	const char *reason = answer->finish_reason, *asked = inference->sent_under->model;
 
-	if (asked != NULL && answer->model != NULL && strcmp(asked, answer->model) != 0)
+	if (asked != NULL && answer->model != NULL && !is_same_model(inference, asked, answer->model))
 		return answer_fail(answer, FAILURE_WRONG_MODEL, "model %.100s was asked for, but %.100s answered; see what the runtime has loaded",
 				   asked, answer->model);
 	if (reason == NULL && inference->body_kind == BODY_STREAM)
@@ -244,12 +394,25 @@ static bool check_answer(struct inference *inference)
 		return answer_fail(answer, FAILURE_REFUSED, "the runtime's content filter held the answer back");
 	if (reason != NULL && (strcmp(reason, "abort") == 0 || strcmp(reason, "error") == 0))
 		return answer_fail(answer, FAILURE_RUNTIME_ERROR, "the runtime gave up its answer (finish_reason %.40s)", reason);
-	return true;
+	if (inference->body_kind == BODY_STREAM && inference->runtime->adapter->has_end_marker && !answer->ended)
+		return answer_fail(answer, FAILURE_TRUNCATED, "the stream ended without its end marker; what came is not used");
+	return check_tokens(inference);
 }
 
 static bool is_space(uint8_t c)
 {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool finish_stream(struct inference *inference)
+{
+	return inference->runtime->adapter->stream == STREAM_LINES ? lines_finish(&inference->lines) : sse_finish(&inference->sse);
+}
+
+static void fail_large_event(struct inference *inference)
+{
+	static_assert((int)SSE_EVENT_MAX == (int)LINES_LINE_MAX, "one text says both");
+	answer_fail(&inference->answer, FAILURE_RUNTIME_ERROR, "an event of the stream is larger than %d bytes (SSE_EVENT_MAX)", SSE_EVENT_MAX);
 }
 
 static void read_end(struct inference *inference)
@@ -275,8 +438,8 @@ static void read_end(struct inference *inference)
 			return;
 		break;
 	case BODY_STREAM:
-		if (!sse_finish(&inference->sse) && answer->failure == FAILURE_NONE)
-			answer_fail(answer, FAILURE_RUNTIME_ERROR, "an event of the stream is larger than %d bytes (SSE_EVENT_MAX)", SSE_EVENT_MAX);
+		if (!finish_stream(inference) && answer->failure == FAILURE_NONE)
+			fail_large_event(inference);
 		break;
 	}
 	if (answer->failure == FAILURE_NONE)
@@ -301,7 +464,7 @@ static void read_transfer(struct inference *inference)
 	case TRANSFER_COMPLETE:
 	case TRANSFER_STOPPED:
 		if (answer->failure == FAILURE_NONE)
-			answer_fail(answer, FAILURE_RUNTIME_ERROR, "an event of the stream is larger than %d bytes (SSE_EVENT_MAX)", SSE_EVENT_MAX);
+			fail_large_event(inference);
 		break;
 	case TRANSFER_NOT_CONNECTED:
 	case TRANSFER_NOT_ALLOWED:
@@ -359,6 +522,15 @@ static bool schema_was_refused(const struct inference *inference)
 	return schema_is_refused(transfer->status, buffer_bytes(&transfer->received));
 }
 
+/* A server that names the fields that it does not know (transformers). */
+static bool wants_without(const struct inference *inference)
+{
+	unsigned left_out = inference->answer.left_out;
+
+	return ((left_out & WITHOUT_SCHEMA) && inference->schema != NULL && inference->rung != SCHEMA_NONE) ||
+	       (left_out & WITHOUT_STREAM_OPTIONS & ~inference->without);
+}
+
 /* A request costs a few milliseconds, an attempt one of the few that a step has; so the rungs are requests of one attempt, and its record
  * says which were refused, and how. */
 static void step_down(struct inference *inference)
@@ -366,6 +538,7 @@ static void step_down(struct inference *inference)
 	struct work *work = inference->work;
 	struct arena *arena = &work->activity->arena;
 	struct json *refusal = json_object(arena);
+	unsigned left_out = inference->answer.left_out;
 
 	json_set_text(arena, refusal, "rung", schema_rung_name(inference->rung));
 	json_set_number(arena, refusal, "status", inference->transfer.status);
@@ -373,14 +546,21 @@ static void step_down(struct inference *inference)
 	if (inference->refused == NULL)
 		inference->refused = json_array(arena);
 	json_add(arena, inference->refused, refusal);
-	if (inference->rung == SCHEMA_FULL)
-		inference->plain = schema_plain(arena, inference->schema);
-	inference->rung = inference->rung == SCHEMA_FULL && inference->plain == NULL ? SCHEMA_JSON : inference->rung + 1;
+	if (left_out & WITHOUT_SCHEMA) {
+		inference->rung = SCHEMA_NONE;
+	} else if (left_out == 0) {
+		if (inference->rung == SCHEMA_FULL)
+			inference->plain = schema_plain(arena, inference->schema);
+		inference->rung = inference->rung == SCHEMA_FULL && inference->plain == NULL ? SCHEMA_JSON : inference->rung + 1;
+	}
+	inference->without |= left_out & WITHOUT_STREAM_OPTIONS;
+	inference->runtime->without |= left_out & WITHOUT_STREAM_OPTIONS;
 	stop_deadlines(inference);
 	inference->connections += inference->transfer.connections;
 	transfer_close(&inference->transfer);
 	inference->transfer_open = false;
 	sse_close(&inference->sse);
+	lines_close(&inference->lines);
 	inference->sse_open = false;
 	answer_close(&inference->answer);
 	answer_init(&inference->answer);
@@ -411,7 +591,7 @@ static void conclude(struct inference *inference)
 	read_transfer(inference);
 	tell_text(inference); /* of an answer in one piece */
 	good = answer->failure == FAILURE_NONE;
-	if (!good && schema_was_refused(inference)) {
+	if (!good && (schema_was_refused(inference) || wants_without(inference))) {
 		runtime_reached(inference->runtime);
 		step_down(inference);
 		return;
@@ -423,6 +603,9 @@ static void conclude(struct inference *inference)
 		result->active_until_us = transfer->last_byte_us != 0 ? transfer->last_byte_us : now_us(work->activities);
 	if (transfer->status != 0)
 		runtime_reached(inference->runtime);
+	/* Before another attempt is made it has to say that it is ready (runtimes.md 2.2). */
+	if (transfer->status >= 500)
+		runtime_doubt(inference->runtime, answer->detail, false);
 	if (end == TRANSFER_NOT_CONNECTED || (end == TRANSFER_BROKEN && !good))
 		runtime_doubt(inference->runtime, answer->detail, transfer->status == 0);
 	leave_wire(inference);
@@ -434,14 +617,24 @@ static void conclude(struct inference *inference)
 
 /* ---- On the wire ---- */
 
+static void stop_counting(struct inference *inference);
+static void end_counting(struct inference *inference);
+
 static void on_phase_due(struct deadline *deadline)
 {
 	struct inference *inference = deadline->owner;
 	struct runtime *runtime = inference->runtime;
 	const struct runtime_config *config = &runtime->config;
 
+	if (inference->phase_kind == PHASE_COUNT) {
+		stop_counting(inference);
+		inference->counted_tokens = -1;
+		end_counting(inference);
+		return;
+	}
 	transfer_cancel(&inference->transfer);
 	switch (inference->phase_kind) {
+	case PHASE_COUNT:
 	case PHASE_END:
 		inference->transfer.end = TRANSFER_BROKEN;
 		conclude(inference);
@@ -479,6 +672,8 @@ static void on_connecting(struct transfer *transfer)
 	struct inference *inference = transfer->owner;
 	struct activity_result *result = &inference->work->activity->result;
 
+	if (inference->recheck_state == RECHECK_NONE)
+		start_recheck(inference);
 	if (inference->phase_kind != PHASE_CONNECT)
 		return;
 	stage_enter(inference->work, &result->stages.connect);
@@ -529,9 +724,15 @@ static bool on_event(void *arg, const char *name, struct bytes data)
 	return true;
 }
 
+static bool on_line(void *arg, struct bytes line)
+{
+	return on_event(arg, "", line);
+}
+
 static bool on_data(struct transfer *transfer, struct bytes data)
 {
 	struct inference *inference = transfer->owner;
+	bool is_lines = inference->runtime->adapter->stream == STREAM_LINES;
 
 	if (transfer->status != 200)
 		return true;
@@ -539,15 +740,31 @@ static bool on_data(struct transfer *transfer, struct bytes data)
 	 * wrongly (runtimes.md 2.1). */
 	for (size_t i = 0; i < data.len && inference->body_kind == BODY_UNSEEN; i++)
 		if (!is_space(data.data[i]))
-			inference->body_kind = data.data[i] == '{' ? BODY_WHOLE : data.data[i] == '<' ? BODY_OTHER : BODY_STREAM;
+			inference->body_kind = data.data[i] == '{' && !is_lines ? BODY_WHOLE : data.data[i] == '<' ? BODY_OTHER : BODY_STREAM;
 	if (inference->body_kind == BODY_WHOLE)
 		on_token(inference);
-	return inference->body_kind != BODY_STREAM || sse_feed(&inference->sse, data);
+	if (inference->body_kind != BODY_STREAM)
+		return true;
+	return is_lines ? lines_feed(&inference->lines, data) : sse_feed(&inference->sse, data);
 }
 
 static void on_transferred(struct transfer *transfer)
 {
 	conclude(transfer->owner);
+}
+
+static struct inference_request request_of(const struct inference *inference)
+{
+	return (struct inference_request){
+		.model = inference->sent_under->model,
+		.messages = inference->messages,
+		.schema = inference->rung == SCHEMA_FULL ? inference->schema : inference->rung == SCHEMA_PLAIN ? inference->plain : NULL,
+		.schema_name = inference->schema_name,
+		.json_only = inference->rung == SCHEMA_JSON,
+		.sampling = inference->sampling,
+		.context_length = inference->runtime->config.context_length,
+		.without = inference->without,
+	};
 }
 
 /* The same attempt, the same slot; by what the runtime has refused so far, another request. */
@@ -557,14 +774,7 @@ static void send_request(struct inference *inference)
 	struct activity *activity = work->activity;
 	struct runtime *runtime = inference->runtime;
 	struct arena *arena = &activity->arena;
-	struct inference_request request = {
-		.model = inference->sent_under->model,
-		.messages = inference->messages,
-		.schema = inference->rung == SCHEMA_FULL ? inference->schema : inference->rung == SCHEMA_PLAIN ? inference->plain : NULL,
-		.schema_name = inference->schema_name,
-		.json_only = inference->rung == SCHEMA_JSON,
-		.sampling = inference->sampling,
-	};
+	struct inference_request request = request_of(inference);
 	/* Another request needs another key: who answers by keys would answer with the refusal. */
 	const char *key = activity->idempotency_key, *rung = inference->rung == SCHEMA_FULL ? "" : schema_rung_name(inference->rung);
 	struct buffer body;
@@ -574,7 +784,7 @@ static void send_request(struct inference *inference)
 	json_print(runtime->adapter->make_request(arena, &request), &body);
 	if (body.overflow) {
 		buffer_close(&body);
-		runtime_leave(runtime, &inference->slot);
+		leave_wire(inference);
 		fail(inference, FAILURE_CONFIGURATION, "the request is larger than %d bytes (ACTIVITY_BODY_MAX)", ACTIVITY_BODY_MAX);
 		return;
 	}
@@ -601,18 +811,110 @@ static void send_request(struct inference *inference)
 	inference->phase_kind = PHASE_CONNECT;
 	if (transfer_start(work->activities->curl, &inference->transfer, &error) != 0) {
 		transfer_close(&inference->transfer);
-		runtime_leave(runtime, &inference->slot);
+		leave_wire(inference);
 		fail(inference, FAILURE_CONFIGURATION, "%s", error.message);
 		return;
 	}
 	inference->transfer_open = true;
 	inference->state = INFERENCE_SENT;
 	sse_init(&inference->sse, on_event, inference);
+	lines_init(&inference->lines, on_line, inference);
 	inference->sse_open = true;
-	inference->phase = deadline_new(work->activities, on_phase_due, inference);
+	if (inference->phase == NULL)
+		inference->phase = deadline_new(work->activities, on_phase_due, inference);
 	inference->total = deadline_new(work->activities, on_total_due, inference);
 	deadline_start(inference->phase, runtime->config.connect_ms);
 	deadline_start(inference->total, runtime->config.total_ms);
+}
+
+/* ---- Counting the prompt ---- */
+
+static void count_step(struct inference *inference);
+
+/* Counted or not: now it is sent, unless it cannot fit. */
+static void end_counting(struct inference *inference)
+{
+	double length = inference->sent_under->context_length;
+
+	deadline_stop(inference->phase);
+	if (inference->counted_tokens >= 0 && length > 0 && inference->counted_tokens >= length) {
+		leave_wire(inference);
+		fail(inference, FAILURE_REFUSED, "the prompt has %.0f tokens, the runtime's context holds %.0f; send smaller sections, or give it a longer context",
+		     inference->counted_tokens, length);
+		return;
+	}
+	send_request(inference);
+}
+
+static void on_counted(struct transfer *transfer)
+{
+	struct inference *inference = transfer->owner;
+	const struct adapter_count *step = &inference->runtime->adapter->count[inference->count_index];
+	bool answered = transfer->end == TRANSFER_COMPLETE;
+	bool understood = answered && transfer->status == 200 &&
+			  step->read(&inference->work->activity->arena, buffer_bytes(&transfer->received), &inference->count_text, &inference->counted_tokens);
+
+	transfer_close(transfer);
+	inference->counting = false;
+	if (!understood) {
+		/* It has no such path, and will have none for the next one. Who did not answer at all is found out by the request. */
+		inference->runtime->cannot_count |= answered;
+		inference->counted_tokens = -1;
+		end_counting(inference);
+		return;
+	}
+	inference->count_index++;
+	count_step(inference);
+}
+
+static void on_count_connecting(struct transfer *transfer)
+{
+	struct inference *inference = transfer->owner;
+
+	if (inference->recheck_state == RECHECK_NONE)
+		start_recheck(inference);
+}
+
+static void count_step(struct inference *inference)
+{
+	struct runtime *runtime = inference->runtime;
+	struct arena *arena = &inference->work->activity->arena;
+	const struct adapter_count *step = &runtime->adapter->count[inference->count_index];
+	struct inference_request request = request_of(inference);
+	struct error error;
+
+	if (runtime->cannot_count || inference->count_index >= ADAPTER_COUNT_STEPS_MAX || step->path == NULL) {
+		end_counting(inference);
+		return;
+	}
+	inference->count_transfer = (struct transfer){
+		.method = "POST",
+		.url = arena_printf(arena, "%s%s", runtime->config.url, step->path),
+		.headers = runtime_headers(runtime, arena, "Content-Type: application/json\n"),
+		.body = json_print_arena(step->make_body(arena, &request, inference->count_text), arena),
+		.has_body = true,
+		.body_max = ACTIVITY_BODY_MAX,
+		.secrets = &runtime->secrets,
+		.on_connecting = on_count_connecting,
+		.on_done = on_counted,
+		.owner = inference,
+	};
+	if (transfer_start(inference->work->activities->curl, &inference->count_transfer, &error) != 0) {
+		transfer_close(&inference->count_transfer);
+		end_counting(inference);
+		return;
+	}
+	inference->counting = true;
+	deadline_start(inference->phase, PROBE_TIMEOUT_MS);
+}
+
+static void stop_counting(struct inference *inference)
+{
+	if (!inference->counting)
+		return;
+	transfer_cancel(&inference->count_transfer);
+	transfer_close(&inference->count_transfer);
+	inference->counting = false;
 }
 
 static void on_configured(struct configuration_wait *wait)
@@ -630,7 +932,15 @@ static void on_configured(struct configuration_wait *wait)
 		inference->rung = schema_rungs_get(&inference->sent_under->rungs, inference->schema);
 	if (inference->rung == SCHEMA_PLAIN)
 		inference->plain = schema_plain(&inference->work->activity->arena, inference->schema);
-	send_request(inference);
+	inference->without = inference->runtime->without;
+	if (inference->runtime->adapter->count[0].path == NULL || inference->runtime->cannot_count) {
+		send_request(inference);
+		return;
+	}
+	inference->state = INFERENCE_COUNTING;
+	inference->phase = deadline_new(inference->work->activities, on_phase_due, inference);
+	inference->phase_kind = PHASE_COUNT;
+	count_step(inference);
 }
 
 /* ---- Life ---- */
@@ -662,7 +972,7 @@ static void write_sampling(struct inference *inference)
 	for (size_t i = 0; i < json_count(inference->sampling); i++) {
 		const struct json_member *member = &inference->sampling->object.members[i];
 
-		json_set_text(arena, wire, member->name, inference->runtime->adapter->sampling_field(member->name));
+		json_set_text(arena, wire, member->name, adapter_sampling_field(inference->runtime->adapter, member->name)->wire);
 	}
 	json_set(arena, record, "asked", inference->sampling_sent);
 	json_set(arena, record, "sentAs", wire);
@@ -677,6 +987,8 @@ void inference_start(struct inference *inference)
 		       inference->runtime->config.retry_cap_ms);
 	write_sampling(inference);
 	answer_init(&inference->answer);
+	inference->counted_tokens = -1;
+	list_init(&inference->recheck.link);
 	list_init(&inference->slot.link);
 	list_init(&inference->wait.link);
 	inference->state = INFERENCE_QUEUED;
@@ -692,7 +1004,7 @@ void inference_send(struct inference *inference)
 	CHECK(inference->state == INFERENCE_PREPARING);
 	inference->state = INFERENCE_CONFIGURING;
 	inference->wait.on_done = on_configured;
-	if (runtime_configure(inference->runtime, &inference->wait, false))
+	if (runtime_configure(inference->runtime, &inference->wait, ASK_IF_UNKNOWN))
 		on_configured(&inference->wait);
 }
 
@@ -721,6 +1033,8 @@ void inference_cancel(struct inference *inference)
 		result->queued_us = now_us(work->activities) - work->clock.since_us;
 	if (inference->state == INFERENCE_CONFIGURING || inference->state == INFERENCE_CONFIRMING)
 		runtime_give_up(&inference->wait);
+	stop_counting(inference);
+	end_recheck(inference);
 	if (inference->state == INFERENCE_SENT) {
 		transfer_cancel(&inference->transfer);
 		if (result->active_from_us != 0)
@@ -734,8 +1048,10 @@ void inference_cancel(struct inference *inference)
 void inference_close(struct inference *inference)
 {
 	CHECK(inference->state == INFERENCE_OVER && !inference->transfer_open && inference->phase == NULL);
-	if (inference->sse_open)
+	if (inference->sse_open) {
 		sse_close(&inference->sse);
+		lines_close(&inference->lines);
+	}
 	answer_close(&inference->answer);
 	configuration_release(inference->configuration);
 	configuration_release(inference->sent_under);
@@ -757,7 +1073,8 @@ static struct json *describe_model(const struct inference *inference, struct are
 {
 	const struct configuration *configuration = inference->configuration;
 	const char *name = configuration->model != NULL ? configuration->model : inference->answer.model;
-	const char *path = inference->runtime->config.weights_file, *basis = "declared";
+	const struct runtime_config *config = &inference->runtime->config;
+	const char *path = config->weights_file != NULL ? config->weights_file : config->weights_folder, *basis = "declared";
 	struct json *model = json_object(arena);
 
 	/* The weakest that holds: a hashed file is the runtime's own only by the operator's word. */
@@ -821,7 +1138,8 @@ struct json *inference_evidence(const struct inference *inference, struct arena 
 	}
 	json_set(arena, evidence, "request", request);
 	json_set(arena, evidence, "response",
-		 describe_body(arena, inference->body_kind == BODY_WHOLE ? "application/json" : "text/event-stream", result->response));
+		 describe_body(arena, inference->body_kind == BODY_WHOLE ? "application/json" :
+					    inference->runtime->adapter->stream == STREAM_LINES ? "application/x-ndjson" : "text/event-stream", result->response));
 	json_set(arena, evidence, "model", describe_model(inference, arena));
 	json_set(arena, evidence, "runtime", describe_runtime(inference, arena));
 	json_set_text(arena, evidence, "runtimeName", inference->runtime->config.name);

@@ -1,15 +1,18 @@
 /* One inference over HTTP: a turn in the runtime's queue, who answers there, the request, the stream, the end. The core that
  * `call: inference` and the extraction of a section share. Loop thread.
  *
- *     queued ─▶ preparing ─▶ configuring ─▶ sent ─▶ confirming ─▶ over
- *        │          │             │        ▲ └─┤ the schema was refused: sent again, a rung lower (schema_ladder.h)
- *        └──────────┴─────────────┴────────────┴────────┴──▶ over, by inference_cancel() or a failure
+ *     queued ─▶ preparing ─▶ configuring ─▶ counting ─▶ sent ─▶ confirming ─▶ over
+ *        │          │             │            │        ▲ └─┤ something was refused: sent again without it (schema_ladder.h)
+ *        └──────────┴─────────────┴────────────┴──────────┴─────────┴──▶ over, by inference_cancel() or a failure
+ *
+ * Counting only where the runtime can. Confirming: the answer is one of the runtime that was asked, as far as can be told.
  *
  * The slot is given back when the transfer is over: reading and grounding an answer keeps nobody waiting. A further attempt
  * can begin only after that, when the connection of this one is gone. New here? Read inference_start(), then on_data(). */
 #pragma once
 
 #include "activities/adapter.h"
+#include "activities/lines.h"
 #include "activities/runtimes.h"
 #include "activities/schema_ladder.h"
 #include "activities/sse.h"
@@ -17,6 +20,7 @@
 enum {
 	INFERENCE_END_MS = 1000, /* after the end marker the rest of the response is waited for this long, no longer */
 	INFERENCE_DETAIL_TEXT_MAX = 120,
+	PROMPT_TOKENS_SLACK = 8, /* a count beforehand may see marks at the begin that the answer's does not */
 };
 
 struct inference;
@@ -26,6 +30,7 @@ enum inference_state {
 	INFERENCE_QUEUED,
 	INFERENCE_PREPARING,
 	INFERENCE_CONFIGURING,
+	INFERENCE_COUNTING,
 	INFERENCE_SENT,
 	INFERENCE_CONFIRMING,
 	INFERENCE_OVER,
@@ -57,7 +62,15 @@ struct inference {
 	struct slot slot;
 	struct configuration_wait wait;
 	struct configuration *sent_under; /* held */
-	unsigned confirmations;
+	struct configuration_wait recheck; /* who answers behind a new connection */
+	enum { RECHECK_NONE, RECHECK_OUT, RECHECK_DONE } recheck_state;
+	bool asked_again; /* after the answer */
+	unsigned without; /* WITHOUT_…, of the request */
+	struct transfer count_transfer;
+	bool counting;
+	size_t count_index;
+	const char *count_text;
+	double counted_tokens; /* negative: not counted */
 	struct transfer transfer;
 	bool transfer_open;
 	const struct json *plain; /* schema_plain(), once it was asked for */
@@ -65,9 +78,10 @@ struct inference {
 	long connections; /* of the requests before this one */
 	unsigned sent_again; /* by curl, since a reused connection broke before any byte came */
 	struct deadline *phase, *total;
-	enum { PHASE_CONNECT, PHASE_FIRST_TOKEN, PHASE_TOKENS, PHASE_END } phase_kind;
+	enum { PHASE_COUNT, PHASE_CONNECT, PHASE_FIRST_TOKEN, PHASE_TOKENS, PHASE_END } phase_kind;
 	struct sse sse;
-	bool sse_open;
+	struct lines lines;
+	bool sse_open; /* both */
 	size_t text_told, reasoning_told; /* bytes of the answer that on_text has */
 	enum { BODY_UNSEEN, BODY_STREAM, BODY_WHOLE, BODY_OTHER } body_kind;
 	char server[256];

@@ -4,12 +4,16 @@
 
 #include "workflow/base/json.h"
 
+enum { RUNTIME_CONTEXT_MAX = 1 << 30, RUNTIME_PROBE_EVERY_MIN_MS = 1000 };
+
 /* From the configuration file; borrowed texts live as long as the daemon. */
 struct runtime_config {
-	const char *name, *kind; /* kind: "openai" or "simulator" (speaks openai to a reprise-sim) */
+	const char *name, *kind; /* kind: of runtime_adapter_kinds(); "simulator" speaks openai to a reprise-sim */
 	const char *url; /* "http://127.0.0.1:1234", without /v1 */
 	const char *model;
-	const char *weights_file; /* hashed once; NULL: unknown */
+	const char *weights_file, *weights_folder; /* one at most; hashed once; NULL: unknown */
+	unsigned context_length; /* tokens; asked for where the kind can ask for it, and compared with what is in force; 0: not said */
+	int64_t probe_every_ms; /* default 5 min */
 	const char *api_key; /* the secret itself, or NULL; never shown, logged or journaled */
 	unsigned concurrency; /* requests in flight at once; default 1 */
 	const struct json *sampling; /* {temperature?, topP?, topK?, minP?, seed?, maxTokens?, stop?, …} or NULL */

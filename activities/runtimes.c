@@ -18,6 +18,7 @@ enum {
 	BETWEEN_TOKENS_MS = 30 * 1000,
 	TOTAL_MS = 20 * 60 * 1000,
 	ATTEMPTS = 3,
+	PROBE_EVERY_MS = 5 * 60 * 1000,
 	US_PER_MS = 1000,
 };
 
@@ -32,14 +33,19 @@ struct probe {
 	struct transfer transfer;
 	bool transferring, sending;
 	struct deadline *deadline;
-	char *url, *headers;
-	bool weights_only_check; /* only look whether the weights file is the one; go on to ask if it is not */
+	char *headers;
+	bool weights_only_check; /* only look whether the weights are the ones; go on to ask if they are not */
+	bool thorough; /* somebody asked for it: also what makes the model work */
+	size_t field; /* of adapter->sampling: which one is sent with a value that cannot be */
+	struct json *ignored;
+	struct json *learned; /* fields that only a request tells which makes the model work */
 	/* For the pool. */
 	uv_work_t pool;
-	char *weights_file;
+	char *weights_path;
+	bool weights_are_folder;
 	struct weights weights;
+	struct weights_progress progress;
 	struct error error;
-	atomic_bool stop;
 };
 
 /* Making a record durable. */
@@ -193,8 +199,38 @@ static void keep(struct runtime *runtime, struct configuration *configuration)
 	}
 }
 
+static void forget_observed(struct runtime *runtime)
+{
+	arena_close(&runtime->observed_arena);
+	runtime->ignored = runtime->learned = NULL;
+}
+
+/* Field by field into the log: who answers here is what every fact rests on. */
+static void tell_differences(struct runtime *runtime, const struct configuration *configuration)
+{
+	struct arena scratch;
+	struct json *differences;
+	struct buffer words;
+
+	arena_init(&scratch);
+	buffer_init(&words, DIFFERENCES_LEN_MAX);
+	differences = configuration_differences(&scratch, runtime->configuration->record, configuration->record);
+	if (configuration_contradicts(differences, &words)) {
+		log_warn(LOG_ACTIVITY, "runtime=%s configuration changed: %s%s", runtime->config.name, buffer_text(&words), words.overflow ? " …" : "");
+		forget_observed(runtime);
+		runtime->cannot_count = false;
+		runtime->without = 0;
+	} else if (json_count(differences) > 0) {
+		log_info(LOG_ACTIVITY, "runtime=%s more is known of its configuration: %zu fields", runtime->config.name, json_count(differences));
+	}
+	buffer_close(&words);
+	arena_close(&scratch);
+}
+
 static void set_configuration(struct runtime *runtime, struct configuration *configuration)
 {
+	if (runtime->configuration != NULL && !digest_equal(&runtime->configuration->digest, &configuration->digest))
+		tell_differences(runtime, configuration);
 	configuration_hold(configuration);
 	configuration_release(runtime->configuration);
 	runtime->configuration = configuration;
@@ -245,16 +281,24 @@ static struct note *find_note(const struct activities *activities, const struct 
 	return NULL;
 }
 
-/* Takes over the caller's hold. The one of the same digest that is already there, if there is one. Still held once. */
+/* Takes over the caller's hold. The one of the same digest that is already there, if there is one. Still held once. A record of which
+ * more was observed takes the other's place, and is made durable in its turn. */
 static struct configuration *find_same(struct runtime *runtime, struct configuration *configuration)
 {
 	LIST_EACH(link, &runtime->kept) {
 		struct configuration *kept = CONTAINER_OF(link, struct configuration, link);
+		const struct json *observed = json_get(configuration->record, "G");
 
-		if (digest_equal(&kept->digest, &configuration->digest)) {
+		if (!digest_equal(&kept->digest, &configuration->digest))
+			continue;
+		if (observed == NULL || (json_get(kept->record, "G") != NULL && json_equal(observed, json_get(kept->record, "G")))) {
 			configuration_release(configuration);
 			return configuration_hold(kept);
 		}
+		list_remove(&kept->link);
+		runtime->kept_count--;
+		configuration_release(kept);
+		break;
 	}
 	keep(runtime, configuration);
 	return configuration;
@@ -297,6 +341,7 @@ static bool require_noted(struct runtime *runtime, struct configuration *configu
 /* ---- Probes ---- */
 
 static void next_step(struct probe *probe);
+static void start_probe(struct runtime *runtime, bool weights_only_check);
 
 static void free_probe(struct probe *probe)
 {
@@ -304,30 +349,55 @@ static void free_probe(struct probe *probe)
 
 	deadline_free(activities, probe->deadline);
 	arena_close(&probe->arena);
-	free(probe->url);
 	free(probe->headers);
-	free(probe->weights_file);
+	free(probe->weights_path);
 	free(probe);
 }
 
-static void end_probe(struct probe *probe)
+/* Those who wait for it go into `waits`; who asked meanwhile to be told of what holds from then on gets the next probe. */
+static void end_probe(struct probe *probe, struct list *waits)
 {
-	probe->runtime->probe = NULL;
+	struct runtime *runtime = probe->runtime;
+
+	runtime->probe = NULL;
 	free_probe(probe);
+	list_init(waits);
+	list_move_all(waits, &runtime->waits);
+	list_move_all(&runtime->waits, &runtime->waits_next);
+	if (!list_empty(&runtime->waits))
+		start_probe(runtime, false);
 }
 
 static void fail_probe(struct probe *probe, enum failure_class failure, const char *detail)
 {
 	struct runtime *runtime = probe->runtime;
 	char copy[ACTIVITY_DETAIL_MAX];
+	struct list waits;
 
 	detail_set(copy, "%s", detail);
-	end_probe(probe);
 	runtime_doubt(runtime, copy, failure == FAILURE_UNREACHABLE);
-	answer_waits(&runtime->waits, NULL, failure, copy);
+	end_probe(probe, &waits);
+	answer_waits(&waits, NULL, failure, copy);
 }
 
-static void finish_probe(struct probe *probe)
+/* What was learned by an earlier, thorough probe and is not told by a common one still holds, as long as nothing else is another. */
+static void add_learned(struct probe *probe, const struct json *learned)
+{
+	for (size_t i = 0; i < json_count(learned); i++) {
+		const struct json_member *group = &learned->object.members[i];
+
+		for (size_t j = 0; j < json_count(group->value); j++) {
+			const struct json_member *field = &group->value->object.members[j];
+
+			if (json_get(json_get(probe->facts.fields, group->name), field->name) == NULL)
+				facts_set(&probe->facts, arena_printf(&probe->arena, "%s.%s", group->name, field->name),
+					  json_copy(&probe->arena, json_get(field->value, "value")), json_get_text(field->value, "source"));
+		}
+	}
+}
+
+/* The server still has the fingerprint that its last answer told, unless it is another by what was asked now. */
+static struct configuration *make_configuration(struct probe *probe)
 {
 	struct runtime *runtime = probe->runtime;
 	const struct configuration *before = runtime->configuration;
@@ -338,25 +408,83 @@ static void finish_probe(struct probe *probe)
 		.facts = &probe->facts,
 		.host = runtime->local ? &host : NULL,
 		.weights = &runtime->weights,
+		.fingerprint = before != NULL ? before->fingerprint : NULL,
+		.ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored,
 	};
+	struct json *told;
+	struct buffer words;
+	bool is_other;
 
-	/* The same server under the same header still has the fingerprint that its last answer told. */
+	told = probe->facts.fields != NULL ? json_copy(&probe->arena, probe->facts.fields) : NULL;
+	add_learned(probe, runtime->learned);
+	configuration = configuration_new(&input);
+	if (before == NULL || digest_equal(&before->digest, &configuration->digest))
+		return configuration;
+	buffer_init(&words, DIFFERENCES_LEN_MAX);
+	is_other = configuration_contradicts(configuration_differences(&probe->arena, before->record, configuration->record), &words);
+	buffer_close(&words);
+	if (!is_other)
+		return configuration;
+	/* Another runtime: what was learned of the one before goes with its fingerprint. */
+	configuration_release(configuration);
+	input.fingerprint = NULL;
+	input.ignored = probe->ignored;
+	probe->facts.fields = told;
+	add_learned(probe, probe->learned);
+	return configuration_new(&input);
+}
+
+static void finish_probe(struct probe *probe)
+{
+	struct runtime *runtime = probe->runtime;
+	struct configuration *configuration;
+	struct list waits;
+
 	probe->facts.server = probe->server;
-	if (before != NULL && before->server != NULL && strcmp(before->server, probe->server) == 0)
-		input.fingerprint = before->fingerprint;
+	configuration = find_same(runtime, make_configuration(probe));
 	arena_close(&runtime->models_arena);
 	runtime->models = probe->facts.models != NULL ? json_copy(&runtime->models_arena, probe->facts.models) : NULL;
-	configuration = find_same(runtime, configuration_new(&input));
-	if (before != NULL && before != configuration)
-		log_info(LOG_ACTIVITY, "runtime=%s configuration changed", runtime->config.name);
 	set_configuration(runtime, configuration);
+	if (probe->ignored != NULL || probe->learned != NULL) {
+		struct json *ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored, *learned = probe->learned != NULL ? probe->learned : runtime->learned;
+		struct arena kept;
+
+		arena_init(&kept);
+		ignored = ignored != NULL ? json_copy(&kept, ignored) : NULL;
+		learned = learned != NULL ? json_copy(&kept, learned) : NULL;
+		forget_observed(runtime);
+		runtime->observed_arena = kept;
+		runtime->ignored = ignored;
+		runtime->learned = learned;
+	}
 	runtime->known = true;
-	runtime->reach = RUNTIME_REACHABLE;
-	runtime->last_error[0] = '\0';
-	end_probe(probe);
-	if (require_noted(runtime, configuration, &runtime->waits))
-		answer_waits(&runtime->waits, configuration, FAILURE_NONE, "");
+	runtime_reached(runtime);
+	end_probe(probe, &waits);
+	if (require_noted(runtime, configuration, &waits))
+		answer_waits(&waits, configuration, FAILURE_NONE, "");
 	configuration_release(configuration);
+}
+
+/* ---- Probes: one request after the other ---- */
+
+static bool is_in_probes(const struct probe *probe)
+{
+	return probe->index < ADAPTER_PROBES_MAX && probe->runtime->adapter->probes[probe->index].path != NULL;
+}
+
+/* The runtime was sent a field with a value that no runtime can use: who takes it takes no notice of the field. */
+static void judge_field(struct probe *probe, int status)
+{
+	const struct sampling_field *field = &probe->runtime->adapter->sampling[probe->field];
+
+	if (status == 200) {
+		json_add(&probe->arena, probe->ignored, json_text(&probe->arena, field->ours));
+	} else if (status == 0 || status == 401 || status == 403 || status == 404 || status == 429 || status >= 502) {
+		/* It says nothing of the field, and will say nothing of the others. */
+		probe->thorough = false;
+		probe->ignored = NULL;
+	}
+	probe->field++;
 }
 
 static void on_probe_answer(struct transfer *transfer)
@@ -365,14 +493,21 @@ static void on_probe_answer(struct transfer *transfer)
 	struct runtime *runtime = probe->runtime;
 	char detail[ACTIVITY_DETAIL_MAX];
 	bool first = probe->index == 0;
+	const struct adapter_probe *step = &runtime->adapter->probes[first ? 0 : probe->index < ADAPTER_PROBES_MAX ? probe->index : 0];
 
 	probe->transferring = false;
 	deadline_stop(probe->deadline);
+	if (!is_in_probes(probe)) {
+		judge_field(probe, transfer->end == TRANSFER_COMPLETE ? transfer->status : 0);
+		transfer_close(transfer);
+		next_step(probe);
+		return;
+	}
 	if (first && transfer->end != TRANSFER_COMPLETE) {
 		enum failure_class failure = transfer->end == TRANSFER_NOT_TRUSTED ? FAILURE_CONFIGURATION : FAILURE_UNREACHABLE;
 
 		if (transfer->end == TRANSFER_TOO_LARGE)
-			detail_set(detail, "runtime %s answers GET %s with more than %d bytes, the limit (PROBE_BODY_MAX)", runtime->config.name, runtime->adapter->probes[0], PROBE_BODY_MAX);
+			detail_set(detail, "runtime %s answers GET %s with more than %d bytes, the limit (PROBE_BODY_MAX)", runtime->config.name, step->path, PROBE_BODY_MAX);
 		else
 			detail_set(detail, "runtime %s does not answer at %s: %s", runtime->config.name, runtime->config.url, transfer->detail);
 		transfer_close(transfer);
@@ -381,16 +516,25 @@ static void on_probe_answer(struct transfer *transfer)
 	}
 	/* 502 and 503: started, but not ready, or only the gateway is there. Any other status is a server without this path. */
 	if (first && (transfer->status == 502 || transfer->status == 503)) {
-		detail_set(detail, "runtime %s is not ready: GET %s answered %d", runtime->config.name, runtime->adapter->probes[0],
-			   transfer->status);
+		detail_set(detail, "runtime %s is not ready: GET %s answered %d", runtime->config.name, step->path, transfer->status);
 		transfer_close(transfer);
 		fail_probe(probe, FAILURE_UNREACHABLE, detail);
 		return;
 	}
 	if (first)
 		transfer_header(transfer, "Server", probe->server, sizeof(probe->server));
-	if (transfer->end == TRANSFER_COMPLETE && transfer->status == 200)
-		runtime->adapter->read_probe(&probe->arena, probe->index, buffer_bytes(&transfer->received), &probe->facts);
+	if (transfer->end == TRANSFER_COMPLETE && transfer->status == 200 && step->read != NULL) {
+		struct json *fields = probe->facts.fields;
+
+		if (step->generates)
+			probe->facts.fields = NULL;
+		step->read(buffer_bytes(&transfer->received), &probe->facts);
+		if (step->generates) {
+			probe->learned = probe->facts.fields;
+			probe->facts.fields = fields;
+			add_learned(probe, probe->learned);
+		}
+	}
 	transfer_close(transfer);
 	probe->index++;
 	next_step(probe);
@@ -419,6 +563,11 @@ static void on_probe_due(struct deadline *deadline)
 	transfer_cancel(&probe->transfer);
 	transfer_close(&probe->transfer);
 	probe->transferring = false;
+	if (!is_in_probes(probe)) {
+		judge_field(probe, 0);
+		next_step(probe);
+		return;
+	}
 	if (probe->index > 0) {
 		probe->index++;
 		next_step(probe);
@@ -429,31 +578,24 @@ static void on_probe_due(struct deadline *deadline)
 			   (long long)connect_limit(runtime), connect_limit(runtime) < PROBE_TIMEOUT_MS ? "timeouts.connect" : "PROBE_TIMEOUT_MS");
 	else
 		detail_set(detail, "runtime %s: GET %s had no answer within %d ms (PROBE_TIMEOUT_MS)", runtime->config.name,
-			   runtime->adapter->probes[0], PROBE_TIMEOUT_MS);
+			   runtime->adapter->probes[0].path, PROBE_TIMEOUT_MS);
 	fail_probe(probe, FAILURE_UNREACHABLE, detail);
 }
 
-static void next_step(struct probe *probe)
+static void ask(struct probe *probe, const char *path, const struct json *body)
 {
 	struct runtime *runtime = probe->runtime;
 	struct activities *activities = probe->activities;
 	struct error error;
-	size_t size;
 
-	if (probe->index >= ADAPTER_PROBES_MAX || runtime->adapter->probes[probe->index] == NULL) {
-		finish_probe(probe);
-		return;
-	}
-	size = strlen(runtime->config.url) + strlen(runtime->adapter->probes[probe->index]) + 1;
-	free(probe->url);
-	probe->url = memory_alloc(size);
-	snprintf(probe->url, size, "%s%s", runtime->config.url, runtime->adapter->probes[probe->index]);
 	if (probe->headers == NULL)
-		probe->headers = memory_text(runtime_headers(runtime, &probe->arena, ""));
+		probe->headers = memory_text(runtime_headers(runtime, &probe->arena, "Content-Type: application/json\n"));
 	probe->transfer = (struct transfer){
-		.method = "GET",
-		.url = probe->url,
+		.method = body != NULL ? "POST" : "GET",
+		.url = arena_printf(&probe->arena, "%s%s", runtime->config.url, path),
 		.headers = probe->headers,
+		.body = body != NULL ? json_print_arena(body, &probe->arena) : (struct bytes){0},
+		.has_body = body != NULL,
 		.body_max = PROBE_BODY_MAX,
 		.secrets = &runtime->secrets,
 		.on_sending = on_probe_sending,
@@ -472,18 +614,69 @@ static void next_step(struct probe *probe)
 	deadline_start(probe->deadline, connect_limit(runtime));
 }
 
-/* On the pool: reading /proc is quick but may not be, and a file of weights is large. */
+/* A request for one token in which one field has a value of a type that it cannot have. */
+static struct json *make_trial(struct probe *probe, const char *field)
+{
+	struct arena *arena = &probe->arena;
+	const struct runtime *runtime = probe->runtime;
+	struct json *messages = json_array(arena), *message = json_object(arena), *sampling = json_object(arena), *wrong = json_object(arena);
+	struct inference_request request = {
+		.model = facts_model(&probe->facts),
+		.messages = messages,
+		.sampling = sampling,
+		.context_length = runtime->config.context_length,
+		.without = runtime->without,
+	};
+
+	json_set_text(arena, message, "role", "user");
+	json_set_text(arena, message, "content", "Hi");
+	json_add(arena, messages, message);
+	json_set_number(arena, sampling, "maxTokens", 1);
+	json_set_text(arena, wrong, "reprise", "probe");
+	json_set(arena, sampling, field, wrong);
+	return runtime->adapter->make_request(arena, &request);
+}
+
+static void next_step(struct probe *probe)
+{
+	const struct runtime_adapter *adapter = probe->runtime->adapter;
+	const struct sampling_field *field;
+
+	while (is_in_probes(probe)) {
+		const struct adapter_probe *step = &adapter->probes[probe->index];
+		struct json *body = step->make_body != NULL ? step->make_body(&probe->facts) : NULL;
+
+		if ((!step->generates || (probe->thorough && !probe->facts.is_unloaded)) && (step->make_body == NULL || body != NULL)) {
+			ask(probe, step->path, body);
+			return;
+		}
+		probe->index++;
+	}
+	if (!probe->thorough || probe->facts.is_unloaded) {
+		finish_probe(probe);
+		return;
+	}
+	if (probe->ignored == NULL)
+		probe->ignored = json_array(&probe->arena);
+	field = &adapter->sampling[probe->field];
+	if (field->ours == NULL)
+		finish_probe(probe);
+	else
+		ask(probe, adapter->request_path, make_trial(probe, field->ours));
+}
+
+/* On the pool: reading /proc is quick but may not be, and weights are large. */
 static void read_files(uv_work_t *pool)
 {
 	struct probe *probe = CONTAINER_OF(pool, struct probe, pool);
 
 	uv_once(&host_once, read_host);
-	if (probe->weights_file == NULL)
+	if (probe->weights_path == NULL)
 		return;
-	if (probe->weights_only_check && weights_same(probe->weights_file, &probe->weights))
+	if (probe->weights_only_check && weights_same(probe->weights_path, probe->weights_are_folder, &probe->weights))
 		return;
 	probe->weights_only_check = false;
-	weights_read(probe->weights_file, &probe->weights, &probe->stop, &probe->error);
+	weights_read(probe->weights_path, probe->weights_are_folder, &probe->weights, &probe->progress, &probe->error);
 }
 
 static void on_files_read(uv_work_t *pool, int status)
@@ -506,15 +699,21 @@ static void on_files_read(uv_work_t *pool, int status)
 		fail_probe(probe, probe->error.code == ERR_BUSY ? FAILURE_RUNTIME_ERROR : FAILURE_CONFIGURATION, probe->error.message);
 	} else if (probe->weights_only_check && runtime->known) {
 		struct configuration *configuration = configuration_hold(runtime->configuration);
+		struct list waits;
 
-		end_probe(probe);
-		if (require_noted(runtime, configuration, &runtime->waits))
-			answer_waits(&runtime->waits, configuration, FAILURE_NONE, "");
+		end_probe(probe, &waits);
+		if (require_noted(runtime, configuration, &waits))
+			answer_waits(&waits, configuration, FAILURE_NONE, "");
 		configuration_release(configuration);
 	} else {
 		next_step(probe);
 	}
 	outside_end(activities);
+}
+
+static const char *weights_path(const struct runtime_config *config)
+{
+	return config->weights_file != NULL ? config->weights_file : config->weights_folder;
 }
 
 static void start_probe(struct runtime *runtime, bool weights_only_check)
@@ -525,10 +724,15 @@ static void start_probe(struct runtime *runtime, bool weights_only_check)
 	probe->runtime = runtime;
 	probe->activities = activities;
 	arena_init(&probe->arena);
+	probe->facts.arena = &probe->arena;
+	probe->facts.wanted = runtime->config.model;
+	probe->facts.context_length = runtime->config.context_length;
 	probe->weights = runtime->weights;
-	probe->weights_file = runtime->config.weights_file != NULL ? memory_text(runtime->config.weights_file) : NULL;
+	probe->weights_path = weights_path(&runtime->config) != NULL ? memory_text(weights_path(&runtime->config)) : NULL;
+	probe->weights_are_folder = runtime->config.weights_folder != NULL;
 	probe->weights_only_check = weights_only_check;
-	atomic_init(&probe->stop, false);
+	probe->thorough = runtime->thorough_next;
+	runtime->thorough_next = false;
 	runtime->probe = probe;
 	outside_begin(activities);
 	CHECK(uv_queue_work(activities->loop, &probe->pool, read_files, on_files_read) == 0);
@@ -542,7 +746,7 @@ static void give_up_probe(struct runtime *runtime)
 		return;
 	runtime->probe = NULL;
 	probe->runtime = NULL;
-	atomic_store(&probe->stop, true);
+	atomic_store(&probe->progress.stop, true);
 	if (probe->transferring) {
 		transfer_cancel(&probe->transfer);
 		transfer_close(&probe->transfer);
@@ -550,17 +754,46 @@ static void give_up_probe(struct runtime *runtime)
 	} /* else on the pool: on_files_read() frees it */
 }
 
+bool runtime_hashing(const struct runtime *runtime, double *done, double *total)
+{
+	if (runtime->probe == NULL)
+		return false;
+	*total = (double)atomic_load(&runtime->probe->progress.total);
+	*done = (double)atomic_load(&runtime->probe->progress.done);
+	return *total > 0;
+}
+
+static void on_probe_time(struct deadline *deadline)
+{
+	struct runtime *runtime = deadline->owner;
+
+	if (runtime->probe == NULL)
+		start_probe(runtime, false);
+	deadline_start(deadline, runtime->config.probe_every_ms);
+}
+
+void runtimes_watch(struct activities *activities)
+{
+	for (size_t i = 0; i < activities->runtime_count; i++) {
+		struct runtime *runtime = activities->runtimes[i];
+
+		CHECK(runtime->schedule == NULL);
+		runtime->schedule = deadline_new(activities, on_probe_time, runtime);
+		on_probe_time(runtime->schedule);
+	}
+}
+
 /* ---- Questions ---- */
 
-bool runtime_configure(struct runtime *runtime, struct configuration_wait *wait, bool fresh)
+bool runtime_configure(struct runtime *runtime, struct configuration_wait *wait, enum runtime_ask how)
 {
-	bool check_weights = runtime->config.weights_file != NULL &&
+	bool check_weights = weights_path(&runtime->config) != NULL &&
 			     now_us(runtime->activities) - runtime->weights_checked_us > (uint64_t)WEIGHTS_CHECK_MS * US_PER_MS;
 	struct list waits;
 
 	list_init(&wait->link);
 	wait->configuration = NULL;
-	if (runtime->probe == NULL && runtime->known && !fresh && !check_weights) {
+	if (runtime->probe == NULL && runtime->known && how == ASK_IF_UNKNOWN && !check_weights) {
 		list_init(&waits);
 		list_add_last(&waits, &wait->link);
 		if (!require_noted(runtime, runtime->configuration, &waits))
@@ -569,9 +802,11 @@ bool runtime_configure(struct runtime *runtime, struct configuration_wait *wait,
 		answer_wait(wait, runtime->configuration, FAILURE_NONE, "");
 		return true;
 	}
-	list_add_last(&runtime->waits, &wait->link);
+	runtime->thorough_next |= how == ASK_THOROUGHLY;
+	/* One that is under way began before now: what it found may be over. */
+	list_add_last(how != ASK_IF_UNKNOWN && runtime->probe != NULL ? &runtime->waits_next : &runtime->waits, &wait->link);
 	if (runtime->probe == NULL)
-		start_probe(runtime, runtime->known && !fresh);
+		start_probe(runtime, runtime->known && how == ASK_IF_UNKNOWN);
 	return false;
 }
 
@@ -586,7 +821,7 @@ bool runtime_confirm(struct runtime *runtime, struct configuration_wait *wait, s
 	wait->configuration = NULL;
 	if (used->server != NULL && strcmp(used->server, server) != 0) {
 		runtime->known = false;
-		return runtime_configure(runtime, wait, true);
+		return runtime_configure(runtime, wait, ASK_ANEW);
 	}
 	if (fingerprint == NULL || (used->fingerprint != NULL && strcmp(used->fingerprint, fingerprint) == 0)) {
 		answer_wait(wait, used, FAILURE_NONE, "");
@@ -594,7 +829,7 @@ bool runtime_confirm(struct runtime *runtime, struct configuration_wait *wait, s
 	}
 	configuration = find_same(runtime, configuration_with_fingerprint(used, fingerprint));
 	/* What comes next is asked under it, unless a probe has meanwhile found another one. */
-	if (runtime->configuration == used)
+	if (runtime->configuration != NULL && digest_equal(&runtime->configuration->digest, &used->digest))
 		set_configuration(runtime, configuration);
 	list_init(&waits);
 	list_add_last(&waits, &wait->link);
@@ -667,8 +902,8 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 	size_t len;
 
 	if (adapter == NULL)
-		return error_set(error, ERR_UNSUPPORTED, "runtime %s: kind \"%.40s\" is not supported in this release; there are openai and simulator",
-				 config->name, config->kind);
+		return error_set(error, ERR_UNSUPPORTED, "runtime %s: there is no kind \"%.40s\"; there are %s", config->name, config->kind,
+				 runtime_adapter_kinds());
 	if (!url_check(config->url, host_name, error))
 		return error_wrap(error, "runtime %s: url", config->name);
 	if (config->concurrency > RUNTIME_CONCURRENCY_MAX)
@@ -688,6 +923,8 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 	runtime->config.kind = memory_text(config->kind);
 	runtime->config.model = copy_or_null(config->model);
 	runtime->config.weights_file = copy_or_null(config->weights_file);
+	runtime->config.weights_folder = copy_or_null(config->weights_folder);
+	runtime->config.probe_every_ms = or_default(config->probe_every_ms, PROBE_EVERY_MS);
 	runtime->config.concurrency = config->concurrency > 0 ? config->concurrency : 1;
 	runtime->config.connect_ms = or_default(config->connect_ms, CONNECT_MS);
 	runtime->config.first_token_ms = or_default(config->first_token_ms, FIRST_TOKEN_MS);
@@ -704,6 +941,8 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 	list_init(&runtime->gates);
 	list_init(&runtime->kept);
 	list_init(&runtime->waits);
+	list_init(&runtime->waits_next);
+	arena_init(&runtime->observed_arena);
 	arena_init(&runtime->models_arena);
 	*result = runtime;
 	return 0;
@@ -729,9 +968,12 @@ void runtimes_stop(struct activities *activities)
 	for (size_t i = 0; i < activities->runtime_count; i++) {
 		struct runtime *runtime = activities->runtimes[i];
 
+		deadline_free(activities, runtime->schedule);
+		runtime->schedule = NULL;
 		give_up_probe(runtime);
 		deadline_free(activities, runtime->solo_ends);
 		runtime->solo_ends = NULL;
+		list_move_all(&runtime->waits, &runtime->waits_next);
 		answer_waits(&runtime->waits, NULL, FAILURE_INTERRUPTED, "the daemon stops");
 		LIST_EACH(link, &activities->notes) {
 			struct note *note = CONTAINER_OF(link, struct note, link);
@@ -759,12 +1001,14 @@ void runtimes_close(struct activities *activities)
 		configuration_release(runtime->configuration);
 		gates_close(runtime);
 		arena_close(&runtime->models_arena);
+		arena_close(&runtime->observed_arena);
 		secret_texts_close(&runtime->secrets);
 		free((void *)runtime->config.url);
 		free((void *)runtime->config.name);
 		free((void *)runtime->config.kind);
 		free((void *)runtime->config.model);
 		free((void *)runtime->config.weights_file);
+		free((void *)runtime->config.weights_folder);
 		free(runtime);
 	}
 	free(activities->runtimes);

@@ -1,7 +1,10 @@
 /* The runtimes of the configuration at work: slots and their queue, and who answers there. Loop thread.
  *
- *     unknown ─▶ asking ─▶ known        known ─▶ unknown: a connection failed, another Server header, another weights file
+ *     unknown ─▶ asking ─▶ known        known ─▶ unknown: a connection failed, another Server header, other weights
  *        ▲         └─▶ unknown: the first probe got no answer; those who wait get the error and may try again
+ *
+ * It is also asked at the daemon's start, every probeEvery, when a model was loaded, and beside each attempt that had to open a
+ * connection: behind that may be somebody else, behind one that is used again is not.
  *
  * Before an inference is sent the runtime is known and its configuration record is durable, so no fact names a record that a
  * crash could lose. New here? Read runtime_configure(), then next_step() in runtimes.c. */
@@ -20,6 +23,7 @@ enum {
 	RUNTIMES_MAX = 1000,
 	RUNTIMES_NAMED_LEN_MAX = 200, /* bytes of names in one message */
 	RUNTIME_CONCURRENCY_MAX = 100 * 1000,
+	DIFFERENCES_LEN_MAX = 4096, /* bytes that name the fields which changed */
 };
 
 /* A turn in a runtime's queue. on_slot may fire inside of runtime_queue(). */
@@ -68,7 +72,15 @@ struct runtime {
 	struct list kept; /* configurations, oldest first */
 	size_t kept_count;
 	struct list waits; /* for the probe under way */
+	struct list waits_next; /* for one that begins after now */
 	struct probe *probe;
+	bool thorough_next; /* the next probe also tries what makes the model work */
+	struct deadline *schedule; /* NULL: it is only asked when something needs it */
+	struct arena observed_arena;
+	struct json *ignored; /* sampling fields that it takes no notice of; NULL: nobody looked */
+	struct json *learned; /* fields, by group, that a thorough probe told and a common one does not; or NULL */
+	bool cannot_count; /* prompts, found out by trying */
+	unsigned without; /* WITHOUT_…: what it refused */
 	struct weights weights;
 	uint64_t weights_checked_us;
 	struct arena models_arena;
@@ -76,6 +88,7 @@ struct runtime {
 };
 
 int runtimes_open(struct activities *activities, const struct runtime_config *configs, size_t count, struct error *error);
+void runtimes_watch(struct activities *activities); /* asks each one now, and every probeEvery from then on */
 void runtimes_stop(struct activities *activities); /* gives up probes; what waits for them gets FAILURE_INTERRUPTED */
 void runtimes_close(struct activities *activities);
 struct runtime *runtime_get(const struct activities *activities, const char *name); /* NULL: no such */
@@ -85,8 +98,11 @@ int runtime_refuse_name(const struct activities *activities, const char *name, s
 void runtime_queue(struct runtime *runtime, struct slot *slot);
 void runtime_leave(struct runtime *runtime, struct slot *slot); /* gives the slot back or leaves the queue; else nothing */
 
-/* True: wait->configuration is there (held) at once. False: on_done follows, later. fresh: ask even if known. */
-bool runtime_configure(struct runtime *runtime, struct configuration_wait *wait, bool fresh);
+/* ASK_ANEW: what holds at some moment after this call. ASK_THOROUGHLY: and which parameters it takes no notice of, which takes a
+ * request for a token per parameter. */
+enum runtime_ask { ASK_IF_UNKNOWN, ASK_ANEW, ASK_THOROUGHLY };
+/* True: wait->configuration is there (held) at once; never when asked anew. False: on_done follows, later. */
+bool runtime_configure(struct runtime *runtime, struct configuration_wait *wait, enum runtime_ask how);
 /* After an answer: is `used` still right, given its Server header and fingerprint (NULL: none)? The record that holds is in
  * wait->configuration; true and on_done as above. */
 bool runtime_confirm(struct runtime *runtime, struct configuration_wait *wait, struct configuration *used, const char *server,
@@ -95,5 +111,7 @@ void runtime_give_up(struct configuration_wait *wait);
 /* A connection failed: who answers next may be somebody else. */
 void runtime_doubt(struct runtime *runtime, const char *why, bool unreachable);
 void runtime_reached(struct runtime *runtime);
+/* Are weights being hashed, and how far is it? Bytes. */
+bool runtime_hashing(const struct runtime *runtime, double *done, double *total);
 /* Lines "Name: value\n" that every request to it carries, ending with a NUL. */
 char *runtime_headers(const struct runtime *runtime, struct arena *arena, const char *more);

@@ -104,6 +104,8 @@ int command_read_named(struct command *command, const char *what, const char *pa
 int command_read_value(struct command *command, const char *what, const char *text, struct json **value);
 /* A whole list in the format that was asked for: answer[name] as a table, its items a line each, ids (the first cell), or the answer itself.
  * A column STATUS is coloured. */
+/* Field by field, with basis and source; then what is not known. */
+void command_print_record(struct command *command, const struct json *record);
 void command_print_list(struct command *command, const struct json *answer, const char *name, const struct table_column *columns, size_t column_count,
 			void (*fill)(struct command *command, const struct json *item, const char **cells));
 /* The arguments from `first` on; "-" among them: ids from standard input, one a line. */
@@ -174,7 +176,7 @@ const char *value_text(struct arena *arena, const struct json *value); /* text a
 	X(fact_list) X(fact_show) X(fact_verify) X(fact_export) X(journal_verify) X(journal_export) X(journal_stats) X(journal_compact) X(journal_backup) X(journal_restore) X(doctor) X(purge) X(document_erase) X(key_list)        \
 	X(key_generate) X(key_export) X(definition_add) X(definition_list) X(definition_show) X(definition_validate)  \
 	X(send_event) X(schedule_list) X(schedule_show) X(schedule_pause) X(schedule_resume) X(schedule_trigger)                     \
-	X(runtime_list) X(runtime_show) X(runtime_probe) X(provenance_show) X(config_show) X(drain) X(bench_overhead)          \
+	X(runtime_list) X(runtime_show) X(runtime_probe) X(provenance_show) X(provenance_diff) X(config_show) X(drain) X(bench_overhead)          \
 	X(bench_memory) X(bench_recovery) X(bench_journal) X(bench_expressions) X(version)
 #define X(name) int command_##name(struct command *command);
 VERB_FUNCTIONS(X)

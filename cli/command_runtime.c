@@ -50,9 +50,20 @@ static void print_runtime(struct command *command, const struct json *runtime)
 	}
 }
 
+static void print_probe(struct command *command, const struct json *answer)
+{
+	const struct json *models = json_get(answer, "models");
+	output_line(&command->output, "%s%s  %s", json_get_text(answer, "name"), json_get_boolean(answer, "simulated", false) ? " (simulated)" : "", json_get_text(answer, "digest"));
+	for (size_t i = 0; i < json_count(models); i++)
+		output_line(&command->output, "serves %s", value_text(&command->arena, json_get(json_at(models, i), "id")));
+	command_print_record(command, json_get(answer, "configuration"));
+}
+
 static int print_answer(struct command *command, const struct json *answer)
 {
-	if (command->output.format == FORMAT_TEXT)
+	if (command->output.format == FORMAT_TEXT && json_get(answer, "record") == NULL && json_is(json_get(answer, "configuration"), JSON_OBJECT))
+		print_probe(command, answer);
+	else if (command->output.format == FORMAT_TEXT)
 		print_runtime(command, answer);
 	else if (command->output.format == FORMAT_IDS)
 		output_line(&command->output, "%s", command->arguments[0]);

@@ -1,4 +1,4 @@
-/* reprise version, config show, provenance show, drain: small verbs that ask for one document. */
+/* reprise version, config show, drain: small verbs that ask for one document. */
 #include <string.h>
 
 #include "cli/command.h"
@@ -46,11 +46,6 @@ static int show_document(struct command *command, const char *path)
 int command_config_show(struct command *command)
 {
 	return show_document(command, "/v1/config");
-}
-
-int command_provenance_show(struct command *command)
-{
-	return show_document(command, path_of(command, "/v1/provenance/", command->arguments[0], ""));
 }
 
 int command_drain(struct command *command)

@@ -253,9 +253,12 @@ const struct verb verbs[] = {
 	{"schedule trigger", "ID", "Start one run now and print its id", NULL, "reprise schedule trigger reports.nightly", 1, 1, NULL, command_schedule_trigger},
 	{"runtime list", "", "List runtimes", NULL, "reprise runtime list", 0, 0, NULL, command_runtime_list},
 	{"runtime show", "NAME", "Show one runtime", NULL, "reprise runtime show extractor", 1, 1, NULL, command_runtime_show},
-	{"runtime probe", "NAME", "Ask a runtime who it is, now", NULL, "reprise runtime probe extractor", 1, 1, NULL, command_runtime_probe},
+	{"runtime probe", "NAME", "Ask a runtime who it is, now", "Prints its configuration record: each field, how it is known and from where, and what cannot be known. Where the model is loaded it is also "
+	 "asked for a token per sampling field, to find those that it takes no notice of.", "reprise runtime probe extractor", 1, 1, NULL, command_runtime_probe},
 	{"provenance show", "DIGEST", "Show a configuration record", NULL, "reprise provenance show sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 1, 1, NULL,
 	 command_provenance_show},
+	{"provenance diff", "DIGEST DIGEST", "Show what differs between two configuration records", "Field by field, with the values and how each is known.", "reprise provenance diff sha256:9f86d081… sha256:60303ae2…", 2, 2, NULL,
+	 command_provenance_diff},
 	{"config show", "", "Show the daemon's configuration", NULL, "reprise config show --effective", 0, 0, config_options, command_config_show},
 	{"doctor", "", "Check the data folder, its disk, the journal and this machine", "Each line says ok, warn or fail, and what to do. Works with the daemon down. Exit status: 1 when one says fail.",
 	 "reprise doctor --data /var/lib/reprise", 0, 0, NULL, command_doctor},

@@ -46,7 +46,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/gates/{}", "", BODY_NONE, api_get_gate},
 	{"POST", "/v1/events", "", BODY_EVENT, api_add_event, LANE_ADMISSION},
 	{"GET", "/v1/events", "after limit", BODY_NONE, api_list_events},
-	{"GET", "/v1/provenance/{}", "", BODY_NONE, api_get_provenance},
+	{"GET", "/v1/provenance/{}", "against", BODY_NONE, api_get_provenance},
 	{"GET", "/v1/runtimes", "", BODY_NONE, api_list_runtimes},
 	{"POST", "/v1/runtimes/{}/probe", "", BODY_SMALL, api_probe_runtime},
 	{"GET", "/v1/keys", "", BODY_NONE, api_list_keys},

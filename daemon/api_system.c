@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "activities/configuration.h"
 #include "daemon/api.h"
 #include "embedded.h"
 #include "workflow/base/check.h"
@@ -42,7 +43,7 @@ void api_probe_runtime(struct daemon *daemon, struct request *request, const cha
 	if (!api_body_object(request, ""))
 		return;
 	own->request = request;
-	own->probe = (struct runtime_probe){.runtime = parameters[0], .on_done = on_probed, .owner = own};
+	own->probe = (struct runtime_probe){.runtime = parameters[0], .thorough = true, .on_done = on_probed, .owner = own};
 	if (activities_probe(daemon->activities, &own->probe) != 0) {
 		error = own->probe.error;
 		arena_close(&own->probe.arena);
@@ -53,36 +54,57 @@ void api_probe_runtime(struct daemon *daemon, struct request *request, const cha
 	}
 }
 
+struct provenance_question {
+	struct digest digest, against;
+	bool compares;
+};
+
+static struct json *read_record(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct error *error)
+{
+	char text[DIGEST_TEXT_LEN + 1];
+	struct bytes record;
+
+	if (reader_configuration(reader, arena, digest, &record, error) == 0)
+		return json_parse(arena, record, JSON_STORED, NULL, error);
+	digest_text(digest, text);
+	if (error->code == ERR_NOT_FOUND)
+		error_set(error, ERR_NOT_FOUND, "no configuration %s was recorded", text);
+	return NULL;
+}
+
 static void provenance_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
-	const struct digest *digest = own->args;
+	const struct provenance_question *question = own->args;
 	struct arena *arena = &read->arena;
-	struct json *json = json_object(arena);
-	struct bytes record;
+	struct json *json = json_object(arena), *record = read_record(reader, arena, &question->digest, &read->error), *other;
 
-	if (reader_configuration(reader, arena, digest, &record, &read->error) != 0) {
-		if (read->error.code == ERR_NOT_FOUND)
-			error_set(&read->error, ERR_NOT_FOUND, "no configuration with this digest was recorded");
+	if (record == NULL)
 		return;
+	api_set_digest(arena, json, "digest", &question->digest);
+	json_set(arena, json, "record", record);
+	if (question->compares) {
+		other = read_record(reader, arena, &question->against, &read->error);
+		if (other == NULL)
+			return;
+		api_set_digest(arena, json, "against", &question->against);
+		json_set(arena, json, "differences", configuration_differences(arena, record, other));
 	}
-	api_set_digest(arena, json, "digest", digest);
-	json_set(arena, json, "record", json_parse(arena, record, JSON_STORED, NULL, &read->error));
-	if (read->error.code == ERR_NONE)
-		api_print(own, json);
+	api_print(own, json);
 }
 
 void api_get_provenance(struct daemon *daemon, struct request *request, const char *const *parameters)
 {
-	struct digest *digest = arena_zero(&request->arena, sizeof *digest);
+	struct provenance_question *question = arena_zero(&request->arena, sizeof *question);
 	struct error error;
 
-	if (!digest_parse(parameters[0], digest)) {
+	if (!digest_parse(parameters[0], &question->digest)) {
 		error_set(&error, ERR_NOT_FOUND, "'%s' is no digest (sha256: and 64 hex digits)", parameters[0]);
 		request_problem(request, &error);
 		return;
 	}
-	api_read(daemon, request, provenance_work, digest, NULL);
+	if (api_query_digest(request, "against", &question->against, &question->compares))
+		api_read(daemon, request, provenance_work, question, NULL);
 }
 
 /* --- the daemon itself --------------------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "activities/adapter.h"
 #include "activities/address.h"
 #include "activities/curl_loop.h"
 #include "workflow/base/check.h"
@@ -235,6 +236,20 @@ static void read_count(struct reading *r, const struct json *value, void *target
 static void read_concurrency(struct reading *r, const struct json *value, void *target)
 {
 	read_count_up_to(r, value, target, RUNTIME_CONCURRENCY_MAX);
+}
+
+static void read_context_length(struct reading *r, const struct json *value, void *target)
+{
+	read_count_up_to(r, value, target, RUNTIME_CONTEXT_MAX);
+}
+
+static void read_probe_every(struct reading *r, const struct json *value, void *target)
+{
+	int64_t *ms = target;
+
+	read_duration(r, value, target);
+	if (*ms < RUNTIME_PROBE_EVERY_MIN_MS)
+		complain(r, false, NULL, "a runtime is asked every %d ms at most", RUNTIME_PROBE_EVERY_MIN_MS);
 }
 
 static void read_attempts(struct reading *r, const struct json *value, void *target)
@@ -470,32 +485,33 @@ static void read_url(struct reading *r, const struct json *value, void *target)
 	*url = arena_text_len(&r->config->arena, *url, len);
 }
 
+static const char *kinds_hint(struct reading *r)
+{
+	return arena_printf(&r->config->arena, "one of: %s", runtime_adapter_kinds());
+}
+
 static void read_kind(struct reading *r, const struct json *value, void *target)
 {
-	static const char *const known[] = {"openai", "simulator"}, *const later[] = {"vllm", "lmstudio", "llamacpp", "ollama", "sglang"};
 	const char **kind = target;
 
 	if (!expect(r, value, JSON_STRING, "the kind of runtime"))
 		return;
-	for (size_t i = 0; i < COUNT_OF(known); i++)
-		if (strcmp(known[i], value->string.text) == 0) {
-			*kind = known[i];
-			return;
-		}
-	for (size_t i = 0; i < COUNT_OF(later); i++)
-		if (strcmp(later[i], value->string.text) == 0) {
-			complain(r, false, "use kind: openai for it: all of them speak that", "kind '%s' is not supported in this release", later[i]);
-			return;
-		}
-	complain(r, false, "one of: openai, simulator", "unknown kind '%s'", value->string.text);
+	if (runtime_adapter_get(value->string.text))
+		*kind = value->string.text;
+	else
+		complain(r, false, kinds_hint(r), "unknown kind '%s'", value->string.text);
 }
 
 static void read_weights(struct reading *r, const struct json *value, void *target)
 {
-	const struct key keys[] = {{"file", read_path, target, NULL}};
+	struct runtime_config *runtime = target;
+	const struct key keys[] = {{"file", read_path, &runtime->weights_file, NULL}, {"dir", read_path, &runtime->weights_folder, NULL}};
 
-	if (expect(r, value, JSON_OBJECT, "a mapping with file"))
-		take_keys(r, value, keys, COUNT_OF(keys));
+	if (!expect(r, value, JSON_OBJECT, "a mapping with file or dir"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (runtime->weights_file && runtime->weights_folder)
+		complain(r, false, "weights: {file: …} for a GGUF file (or its first shard), {dir: …} for a folder", "weights are a file or a folder, not both");
 }
 
 static void read_sampling_number(struct reading *r, const struct json *value, void *target)
@@ -537,6 +553,26 @@ static void read_sampling(struct reading *r, const struct json *value, void *tar
 		return;
 	take_keys(r, value, keys, COUNT_OF(keys));
 	*sampling = value;
+}
+
+/* What a kind cannot say is refused here, by name, and not left out of its requests. */
+static void check_sampling(struct reading *r, const struct runtime_config *runtime)
+{
+	const struct runtime_adapter *adapter = runtime_adapter_get(runtime->kind);
+	size_t outer = enter(r, "sampling");
+
+	for (size_t i = 0; i < json_count(runtime->sampling); i++) {
+		const struct json_member *member = &runtime->sampling->object.members[i];
+		size_t before = enter(r, member->name);
+		const char *why = "has no such field";
+
+		if (adapter_sampling_field(adapter, member->name))
+			why = adapter->refuse_sampling ? adapter->refuse_sampling(member->name, member->value) : NULL;
+		if (why)
+			complain(r, false, NULL, "kind %s %s", runtime->kind, why);
+		leave(r, before);
+	}
+	leave(r, outer);
 }
 
 static void read_timeouts(struct reading *r, const struct json *value, void *target)
@@ -608,13 +644,15 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 
 	*runtime = (struct runtime_config){
 		.name = name, .concurrency = 1, .connect_ms = 5000, .first_token_ms = 120000, .between_tokens_ms = 30000, .total_ms = 20 * 60 * 1000,
-		.retry_attempts = 3, .retry_floor_ms = 500, .retry_cap_ms = 60000,
+		.retry_attempts = 3, .retry_floor_ms = 500, .retry_cap_ms = 60000, .probe_every_ms = 5 * 60 * 1000,
 	};
 	const struct key keys[] = {
 		{"kind", read_kind, &runtime->kind, NULL},
 		{"url", read_url, &runtime->url, NULL},
 		{"model", read_text, &runtime->model, NULL},
-		{"weights", read_weights, &runtime->weights_file, NULL},
+		{"weights", read_weights, runtime, NULL},
+		{"contextLength", read_context_length, &runtime->context_length, NULL},
+		{"probeEvery", read_probe_every, &runtime->probe_every_ms, NULL},
 		{"concurrency", read_concurrency, &runtime->concurrency, NULL},
 		{"sampling", read_sampling, &runtime->sampling, NULL},
 		{"timeouts", read_timeouts, runtime, NULL},
@@ -630,7 +668,7 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 	size_t errors_before = r->problems->errors;
 	take_keys(r, value, keys, COUNT_OF(keys));
 	if (!json_get(value, "kind"))
-		complain(r, false, "one of: openai, simulator", "runtime '%s' has no kind", name);
+		complain(r, false, kinds_hint(r), "runtime '%s' has no kind", name);
 	else if (!runtime->url && runtime->kind && strcmp(runtime->kind, "simulator") != 0 && !json_get(value, "url"))
 		complain(r, false, NULL, "runtime '%s' has no url", name);
 	if (secret) {
@@ -638,6 +676,8 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 		runtime->api_key = use_secret(r, secret, runtime->url, true);
 		leave(r, before);
 	}
+	if (r->problems->errors == errors_before && runtime->kind)
+		check_sampling(r, runtime);
 	if (r->problems->errors == errors_before)
 		r->config->runtime_starts_simulator[index] = strcmp(runtime->kind, "simulator") == 0 && !runtime->url;
 	r->config->runtime_count++;
@@ -1176,11 +1216,15 @@ static struct json *runtime_json(const struct runtime_config *runtime, struct ar
 	json_set_text(arena, json, "kind", runtime->kind);
 	json_set_text(arena, json, "url", runtime->url);
 	json_set_text(arena, json, "model", runtime->model);
-	if (runtime->weights_file) {
+	if (runtime->weights_file || runtime->weights_folder) {
 		struct json *weights = json_object(arena);
 		json_set_text(arena, weights, "file", runtime->weights_file);
+		json_set_text(arena, weights, "dir", runtime->weights_folder);
 		json_set(arena, json, "weights", weights);
 	}
+	if (runtime->context_length)
+		json_set_number(arena, json, "contextLength", runtime->context_length);
+	set_duration(arena, json, "probeEvery", runtime->probe_every_ms);
 	json_set_number(arena, json, "concurrency", runtime->concurrency);
 	if (runtime->sampling)
 		json_set(arena, json, "sampling", json_copy(arena, runtime->sampling));

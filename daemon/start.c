@@ -324,7 +324,8 @@ int start_server(struct daemon *daemon, struct error *error)
 	struct http_handler handler = api_handler;
 
 	handler.arg = daemon;
-	http_server_open(&daemon->http, &daemon->loop, &daemon->config, &handler, error);
+	if (http_server_open(&daemon->http, &daemon->loop, &daemon->config, &handler, error) == 0)
+		activities_watch_runtimes(daemon->activities);
 	FAIL_POINT(START_SERVED);
 	return error->code;
 }

@@ -799,7 +799,7 @@ await test('mistakes on the command line and in the configuration are told with 
 		check(refused.status === 1 && refused.text.includes(`${ports}:2:19: `) && refused.text.includes('ports are not part of it'), refused.text);
 		check(!existsSync(nowhere) && !refused.out.includes('good'), `${words} went past the configuration`);
 	}
-	for (const line of [`${file}:4:5: unknown key 'urll'`, `${file}:5:13: kind 'vllm'`, `${file}:6:16:`])
+	for (const line of [`${file}:4:5: unknown key 'urll'`, `${file}:5:6: runtime 'b' has no url`, `${file}:6:16:`])
 		check(bad.text.includes(line), `${line} is not in ${bad.text}`);
 	check(!existsSync(join(folder, 'never')), 'nothing was made');
 	// The example of schema/CONFIGURATION.md lacks its two secrets on this machine, and nothing else.

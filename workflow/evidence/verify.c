@@ -511,6 +511,9 @@ static struct json *values_of_record(struct arena *arena, const struct json *rec
 		const struct json_member *group = &record->object.members[i];
 		struct json *fields = json_object(arena);
 
+		/* Groups A to E; what was observed beside the configuration is no part of it. */
+		if (strcmp(group->name, "G") == 0)
+			continue;
 		for (size_t j = 0; json_is(group->value, JSON_OBJECT) && j < group->value->object.count; j++) {
 			const struct json_member *field = &group->value->object.members[j];
 			struct json *value = json_get(field->value, "value");

@@ -152,7 +152,8 @@ static void run_inference(char configuration[DIGEST_TEXT_LEN + 1])
 	task_close(&task);
 }
 
-/* A fingerprint that an answer carries becomes part of the record before the answer is used; another one makes another. */
+/* A fingerprint that an answer carries becomes part of the record before the answer is used. Another one is another runtime: that attempt
+ * fails and names the field, the next one is made under the new record. */
 START_TEST(fingerprint_is_part_of_it)
 {
 	static const char answer_a[] = SSE_HEAD SSE_TEXT("x") "data: {\"system_fingerprint\":\"fp_a\",\"choices\":[]}\n\n" SSE_FINISH("stop") SSE_DONE;
@@ -171,10 +172,12 @@ START_TEST(fingerprint_is_part_of_it)
 	ck_assert_str_eq(first, again);
 	ck_assert_uint_eq(rig.notes, 2);
 	stub.pieces[0].text = answer_b;
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_RUNTIME_ERROR, "E.system_fingerprint \"fp_a\" -> \"fp_b\"");
 	run_inference(other);
 	ck_assert_str_ne(first, other);
 	ck_assert_uint_eq(rig.notes, 3);
 	stub.pieces[0].text = answer_a;
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_RUNTIME_ERROR, "E.system_fingerprint");
 	run_inference(again);
 	ck_assert_str_eq(first, again);
 	ck_assert_uint_eq(rig.notes, 3); /* known from before */
@@ -182,8 +185,8 @@ START_TEST(fingerprint_is_part_of_it)
 }
 END_TEST
 
-/* Another Server header in an answer: asked again who it is, and the answer counts for the one that was found. A header that
- * fits no probe fails the attempt. */
+/* Who answers behind a new connection is asked again. Another Server header is another runtime: the attempt fails and names it, the next
+ * one is made under the new record. A header that fits no probe fails each attempt. */
 START_TEST(server_header_is_watched)
 {
 	char before[DIGEST_TEXT_LEN + 1], after[DIGEST_TEXT_LEN + 1];
@@ -198,14 +201,16 @@ START_TEST(server_header_is_watched)
 	gets = stub.gets;
 	run_inference(after);
 	ck_assert_str_eq(before, after);
-	ck_assert_uint_eq(stub.gets, gets);
+	ck_assert_uint_eq(stub.gets, gets + 2); /* the stub closes its connections */
 	stub.server = "engine/2";
 	stub.pieces[0].text = "HTTP/1.1 200 OK\r\nServer: engine/2\r\nConnection: close\r\n\r\n" SSE_TEXT("x") SSE_FINISH("stop") SSE_DONE;
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_RUNTIME_ERROR, "A.server \"stub\" -> \"engine/2\"");
 	run_inference(after);
 	ck_assert_str_ne(before, after);
 	ck_assert_uint_gt(stub.gets, gets);
 	stub.server = "engine/3";
 	stub.pieces[0].text = "HTTP/1.1 200 OK\r\nServer: engine/4\r\nConnection: close\r\n\r\n" SSE_TEXT("x") SSE_FINISH("stop") SSE_DONE;
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_RUNTIME_ERROR, "A.server");
 	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_RUNTIME_ERROR, "Server header");
 	rig_close(&rig);
 }
@@ -315,10 +320,13 @@ START_TEST(records_kept_are_bounded)
 	stub.pieces[0].text = answer;
 	for (int i = 0; i <= CONFIGURATIONS_KEPT_MAX; i++) {
 		snprintf(answer, sizeof(answer), "%sdata: {\"system_fingerprint\":\"fp_%d\",\"choices\":[]}\n\n%s%s", SSE_HEAD, i, SSE_FINISH("stop"), SSE_DONE);
+		if (i > 0)
+			task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_RUNTIME_ERROR, "E.system_fingerprint");
 		run_inference(configuration);
 	}
 	ck_assert_uint_eq(rig.notes, CONFIGURATIONS_KEPT_MAX + 2);
 	snprintf(answer, sizeof(answer), "%sdata: {\"system_fingerprint\":\"fp_0\",\"choices\":[]}\n\n%s%s", SSE_HEAD, SSE_FINISH("stop"), SSE_DONE);
+	task_expect(&rig, ACTIVITY_INFERENCE, ASK, FAILURE_RUNTIME_ERROR, "E.system_fingerprint");
 	run_inference(configuration);
 	ck_assert_uint_eq(rig.notes, CONFIGURATIONS_KEPT_MAX + 3);
 	rig_close(&rig);

@@ -581,7 +581,7 @@ START_TEST(test_configuration_record)
 	struct json *statement = vectors_parse(load_fact("statement.json"));
 	struct json *values = vectors_parse(BYTES_OF("{\"A\":{\"kind\":\"openai\",\"version\":null},\"B\":{\"seed\":\"42\"}}"));
 	struct json *configuration = vectors_parse(BYTES_OF("{\"record\":{\"A\":{\"kind\":{\"value\":\"openai\",\"basis\":\"declared\"},"
-							    "\"version\":{\"basis\":\"unknown\"}},\"B\":{\"seed\":{\"value\":\"42\"}}}}"));
+							    "\"version\":{\"basis\":\"unknown\"}},\"B\":{\"seed\":{\"value\":\"42\"}},\"G\":{\"seen\":{\"value\":1}}}}"));
 	struct arena *arena = &vectors_arena;
 	struct digest digest = json_digest(values);
 	struct buffer text;

@@ -1,0 +1,205 @@
+/* The adapter of LM Studio (runtimes.md 5): identity from its own APIs (v1, v0), requests over /v1/chat/completions, since seed and
+ * response_format exist only there. Unknown paths answer 200 with an error, so every probe looks for what it expects. Pure.
+ * Start at lmstudio_adapter. */
+#include <stdio.h>
+#include <string.h>
+
+#include "activities/chat_wire.h"
+#include "workflow/base/check.h"
+
+/* What is not sent comes from a preset or the app's settings, which nobody sees over HTTP. It has no min_p here. */
+static const struct sampling_field sampling[] = {
+	{"temperature", "temperature", "1"},
+	{"topP", "top_p", "1"},
+	{"topK", "top_k", "0"},
+	{"seed", "seed", "0"},
+	{"maxTokens", "max_tokens", "-1"},
+	{"stop", "stop", NULL},
+	{"presencePenalty", "presence_penalty", "0"},
+	{"frequencyPenalty", "frequency_penalty", "0"},
+	{"repetitionPenalty", "repeat_penalty", "1"},
+	{"reasoningEffort", "reasoning_effort", NULL},
+	{NULL, NULL, NULL},
+};
+
+static const char *refuse_sampling(const char *name, const struct json *value)
+{
+	if (strcmp(name, "seed") == 0 && (value->number < 0 || value->number > INT32_MAX))
+		return "takes seeds from 0 to 2147483647";
+	return NULL;
+}
+
+static struct json *make_request(struct arena *arena, const struct inference_request *request)
+{
+	struct json *body = chat_make_request(arena, request, sampling);
+
+	chat_map_top_k(arena, body, 0);
+	chat_set_schema(arena, body, request);
+	return body;
+}
+
+/* ---- Probes ---- */
+
+static void add_alias(struct arena *arena, struct json *aliases, const char *name)
+{
+	if (name != NULL && name[0] != '\0')
+		json_add(arena, aliases, json_text(arena, name));
+}
+
+static void add_card(struct runtime_facts *facts, struct json *models, const struct json *model)
+{
+	const struct json *instances = json_get(model, "loaded_instances"), *variants = json_get(model, "variants");
+	const struct json *length = json_get(json_get(json_at(instances, 0), "config"), "context_length");
+	struct json *card = json_object(facts->arena), *aliases = json_array(facts->arena);
+
+	if (json_get_text(model, "key") == NULL)
+		return;
+	json_set_text(facts->arena, card, "id", json_get_text(model, "key"));
+	json_set_text(facts->arena, card, "root", json_get_text(model, "selected_variant"));
+	for (size_t i = 0; i < json_count(instances); i++)
+		add_alias(facts->arena, aliases, json_get_text(json_at(instances, i), "id"));
+	add_alias(facts->arena, aliases, json_get_text(model, "selected_variant"));
+	for (size_t i = 0; i < json_count(variants); i++)
+		if (json_is(json_at(variants, i), JSON_STRING))
+			add_alias(facts->arena, aliases, json_at(variants, i)->string.text);
+	json_set(facts->arena, card, "aliases", aliases);
+	if (json_is_integer(length))
+		json_set_number(facts->arena, card, "contextLength", length->number);
+	json_add(facts->arena, models, card);
+}
+
+static bool is_wanted(const struct runtime_facts *facts, const struct json *model, const char *id)
+{
+	const char *wanted = facts_model(facts);
+	const struct json *card = models_find(facts->models, wanted);
+
+	(void)model;
+	return card != NULL && strcmp(json_get_text(card, "id"), id) == 0;
+}
+
+static void read_v1_models(struct bytes body, struct runtime_facts *facts)
+{
+	static const char source[] = "GET /api/v1/models";
+	static const char *const batch[] = {"eval_batch_size", "physical_batch_size", NULL};
+	static const char *const cache[] = {"offload_kv_cache_to_gpu", "flash_attention", NULL};
+	const struct json *list = json_get(probe_json(body, facts), "models");
+	struct json *models;
+
+	if (!json_is(list, JSON_ARRAY))
+		return;
+	models = json_array(facts->arena);
+	for (size_t i = 0; i < json_count(list) && i < ADAPTER_MODELS_MAX; i++) {
+		const char *type = json_get_text(json_at(list, i), "type");
+
+		if (type == NULL || strcmp(type, "embedding") != 0)
+			add_card(facts, models, json_at(list, i));
+	}
+	facts->models = models;
+	facts->is_unloaded = true;
+	for (size_t i = 0; i < json_count(list) && i < ADAPTER_MODELS_MAX; i++) {
+		const struct json *model = json_at(list, i), *instances = json_get(model, "loaded_instances");
+		const struct json *config = json_get(json_at(instances, 0), "config");
+		const char *key = json_get_text(model, "key");
+
+		if (key == NULL || !is_wanted(facts, model, key))
+			continue;
+		facts_set_copy(facts, "B.arch", model, "architecture", source);
+		facts_set_copy(facts, "B.quantisation", json_get(model, "quantization"), "name", source);
+		facts_set_copy(facts, "B.format", model, "format", source);
+		facts_set_copy(facts, "B.publisher", model, "publisher", source);
+		facts_set_copy(facts, "B.size_bytes", model, "size_bytes", source);
+		facts_set_copy(facts, "B.variant", model, "selected_variant", source);
+		if (json_count(instances) == 0)
+			continue;
+		facts->is_unloaded = false;
+		/* The same model loaded twice: which one answers is not said (C79). */
+		facts_set(facts, "C.instances", json_number(facts->arena, (double)json_count(instances)), source);
+		facts_set(facts, "C.load_config", config != NULL ? json_copy(facts->arena, config) : NULL, source);
+		facts_set_copy(facts, "C.parallel", config, "parallel", source);
+		facts_set_members(facts, "C.batch_sizes", config, batch, source);
+		facts_set_members(facts, "C.cache_flags", config, cache, source);
+	}
+}
+
+/* Versions before 0.4 have only this; later ones both. */
+static void read_v0_models(struct bytes body, struct runtime_facts *facts)
+{
+	static const char source[] = "GET /api/v0/models";
+	const struct json *list = json_get(probe_json(body, facts), "data");
+	bool only_this = facts->models == NULL;
+	struct json *models = json_array(facts->arena);
+
+	if (!json_is(list, JSON_ARRAY))
+		return;
+	for (size_t i = 0; only_this && i < json_count(list) && i < ADAPTER_MODELS_MAX; i++) {
+		struct json *card = json_object(facts->arena);
+		const char *type = json_get_text(json_at(list, i), "type");
+
+		if (json_get_text(json_at(list, i), "id") == NULL || (type != NULL && strcmp(type, "embeddings") == 0))
+			continue;
+		json_set_text(facts->arena, card, "id", json_get_text(json_at(list, i), "id"));
+		json_add(facts->arena, models, card);
+	}
+	if (only_this)
+		facts->models = models;
+	for (size_t i = 0; i < json_count(list); i++) {
+		const struct json *model = json_at(list, i);
+		const char *id = json_get_text(model, "id"), *state = json_get_text(model, "state");
+
+		if (id == NULL || !is_wanted(facts, model, id))
+			continue;
+		if (only_this)
+			facts->is_unloaded = state != NULL && strcmp(state, "loaded") != 0;
+		facts_set_copy(facts, "B.arch", model, "arch", source);
+		facts_set_copy(facts, "B.quantisation", model, "quantization", source);
+		facts_set_copy(facts, "B.format", model, "compatibility_type", source);
+		facts_set_copy(facts, "C.context_length", model, "loaded_context_length", source);
+	}
+}
+
+/* The one place over HTTP that names the engine's build is an answer of the v0 API: a token is asked for, when somebody asks for a probe. */
+static struct json *make_token(const struct runtime_facts *facts)
+{
+	struct json *body = json_object(facts->arena), *messages = json_array(facts->arena), *message = json_object(facts->arena);
+
+	if (facts_model(facts) == NULL)
+		return NULL;
+	json_set_text(facts->arena, message, "role", "user");
+	json_set_text(facts->arena, message, "content", "Hi");
+	json_add(facts->arena, messages, message);
+	json_set_text(facts->arena, body, "model", facts_model(facts));
+	json_set(facts->arena, body, "messages", messages);
+	json_set_number(facts->arena, body, "max_tokens", 1);
+	json_set_boolean(facts->arena, body, "stream", false);
+	return body;
+}
+
+static void read_token(struct bytes body, struct runtime_facts *facts)
+{
+	static const char source[] = "POST /api/v0/chat/completions";
+	const struct json *root = probe_json(body, facts), *runtime = json_get(root, "runtime"), *model = json_get(root, "model_info");
+
+	facts_set_copy(facts, "A.engine", runtime, "name", source);
+	facts_set_copy(facts, "A.runtime_version", runtime, "version", source);
+	facts_set_copy(facts, "B.arch", model, "arch", source);
+	facts_set_copy(facts, "B.quantisation", model, "quant", source);
+	facts_set_copy(facts, "C.context_length", model, "context_length", source);
+}
+
+const struct runtime_adapter lmstudio_adapter = {
+	.kind = "lmstudio",
+	.request_path = CHAT_PATH,
+	.has_end_marker = true,
+	.probes =
+		{
+			{.path = "/api/v1/models", .read = read_v1_models},
+			{.path = "/api/v0/models", .read = read_v0_models},
+			{.path = "/api/v0/chat/completions", .make_body = make_token, .generates = true, .read = read_token},
+		},
+	.sampling = sampling,
+	.refuse_sampling = refuse_sampling,
+	.make_request = make_request,
+	.read_event = chat_read_event,
+	.read_whole = chat_read_whole,
+	.read_failure = answer_read_failure,
+};

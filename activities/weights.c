@@ -1,0 +1,316 @@
+/* See weights.h. Start at weights_read(). */
+#include "activities/weights.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "activities/gguf.h"
+#include "workflow/base/check.h"
+#include "workflow/base/json.h"
+
+enum { SECONDS_NS = 1000 * 1000 * 1000, SHARD_DIGITS = 5 };
+
+/* The files that belong together: base names, sorted, within one folder. */
+struct file_set {
+	struct arena arena;
+	const char *folder; /* "" : names are whole paths */
+	const char **names;
+	size_t count;
+	bool is_set; /* the digest is that of a list */
+};
+
+/* ---- Which files ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int list_folder(const char *path, struct file_set *set, struct error *error)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	int result = 0;
+
+	if (dir == NULL)
+		return error_set(error, ERR_NOT_FOUND, "weights folder %s: %s", path, strerror(errno));
+	set->folder = arena_printf(&set->arena, "%s/", path);
+	set->is_set = true;
+	while (result == 0 && (entry = readdir(dir)) != NULL) {
+		struct stat status;
+
+		if (entry->d_name[0] == '.' || fstatat(dirfd(dir), entry->d_name, &status, 0) != 0 || !S_ISREG(status.st_mode))
+			continue;
+		if (set->count == WEIGHTS_FILES_MAX) {
+			result = error_set(error, ERR_TOO_LARGE, "weights folder %s: holds more than %d files (WEIGHTS_FILES_MAX)", path, WEIGHTS_FILES_MAX);
+		} else if (!utf8_valid(bytes_text(entry->d_name), NULL)) {
+			result = error_set(error, ERR_INVALID, "weights folder %s: holds a file whose name is not UTF-8", path);
+		} else {
+			set->names[set->count++] = arena_text(&set->arena, entry->d_name);
+		}
+	}
+	closedir(dir);
+	if (result == 0 && set->count == 0)
+		return error_set(error, ERR_INVALID, "weights folder %s: holds no files", path);
+	qsort(set->names, set->count, sizeof(*set->names), compare_names);
+	return result;
+}
+
+/* "NAME-00001-of-00003.gguf" stands for its shards. */
+static size_t shard_count(const char *path, size_t *prefix_len)
+{
+	size_t len = strlen(path), tail = strlen("-00001-of-00001.gguf");
+	const char *at = path + len - tail;
+	unsigned count;
+
+	if (len < tail || strncmp(at, "-00001-of-", 10) != 0 || strspn(at + 10, "0123456789") != SHARD_DIGITS ||
+	    strcmp(at + 10 + SHARD_DIGITS, ".gguf") != 0 || sscanf(at + 10, "%5u", &count) != 1)
+		return 1;
+	*prefix_len = len - tail;
+	return count;
+}
+
+static int list_files(const char *path, bool folder, struct file_set *set, struct error *error)
+{
+	size_t prefix_len = 0, count;
+
+	*set = (struct file_set){.folder = ""};
+	arena_init(&set->arena);
+	set->names = arena_alloc(&set->arena, WEIGHTS_FILES_MAX * sizeof(*set->names));
+	if (folder)
+		return list_folder(path, set, error);
+	count = shard_count(path, &prefix_len);
+	if (count == 0 || count > WEIGHTS_FILES_MAX)
+		return error_set(error, ERR_TOO_LARGE, "weights file %s: names %zu shards; 1 to %d are possible (WEIGHTS_FILES_MAX)", path, count, WEIGHTS_FILES_MAX);
+	set->is_set = count > 1;
+	set->count = count;
+	for (size_t i = 0; i < count; i++)
+		set->names[i] = count == 1 ? path : arena_printf(&set->arena, "%.*s-%05zu-of-%05zu.gguf", (int)prefix_len, path, i + 1, count);
+	return 0;
+}
+
+static const char *path_of_file(struct file_set *set, size_t index)
+{
+	return arena_printf(&set->arena, "%s%s", set->folder, set->names[index]);
+}
+
+/* ---- Identity ---- */
+
+static void add_identity(struct weights_identity *sum, const struct stat *status)
+{
+	int64_t mtime_ns = (int64_t)status->st_mtim.tv_sec * SECONDS_NS + status->st_mtim.tv_nsec;
+	int64_t ctime_ns = (int64_t)status->st_ctim.tv_sec * SECONDS_NS + status->st_ctim.tv_nsec;
+
+	sum->size += status->st_size;
+	sum->mtime_ns = mtime_ns > sum->mtime_ns ? mtime_ns : sum->mtime_ns;
+	sum->ctime_ns = ctime_ns > sum->ctime_ns ? ctime_ns : sum->ctime_ns;
+	sum->inode += (uint64_t)status->st_ino;
+	sum->device = (uint64_t)status->st_dev;
+}
+
+static bool same_identity(const struct weights_identity *a, const struct weights_identity *b)
+{
+	return a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns && a->inode == b->inode &&
+	       a->device == b->device;
+}
+
+static int identify(struct file_set *set, struct weights_identity *identity, struct error *error)
+{
+	*identity = (struct weights_identity){0};
+	for (size_t i = 0; i < set->count; i++) {
+		const char *path = path_of_file(set, i);
+		struct stat status;
+
+		if (stat(path, &status) != 0)
+			return error_set(error, ERR_NOT_FOUND, "weights file %s: %s", path, strerror(errno));
+		if (!S_ISREG(status.st_mode))
+			return error_set(error, ERR_INVALID, "weights file %s: not a regular file", path);
+		add_identity(identity, &status);
+	}
+	return 0;
+}
+
+bool weights_same(const char *path, bool folder, const struct weights *weights)
+{
+	struct weights_identity identity;
+	struct file_set set;
+	struct error error;
+	bool same;
+
+	if (!weights->known)
+		return false;
+	same = list_files(path, folder, &set, &error) == 0 && identify(&set, &identity, &error) == 0 &&
+	       same_identity(&identity, &weights->identity);
+	arena_close(&set.arena);
+	return same;
+}
+
+/* ---- Digests ---- */
+
+static int hash_file(const char *path, struct digest *digest, off_t *size, struct weights_progress *progress, struct error *error)
+{
+	uint8_t *chunk = memory_alloc(WEIGHTS_CHUNK);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), result = 0;
+	struct digest_stream stream;
+	ssize_t got;
+
+	*size = 0;
+	if (fd < 0) {
+		free(chunk);
+		return error_set(error, ERR_NOT_FOUND, "weights file %s: %s", path, strerror(errno));
+	}
+	digest_stream_init(&stream);
+	while ((got = read(fd, chunk, WEIGHTS_CHUNK)) != 0) {
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			result = error_set(error, ERR_IO, "weights file %s: %s", path, strerror(errno));
+			break;
+		}
+		if (atomic_load(&progress->stop)) {
+			result = error_set(error, ERR_CANCELLED, "weights file %s: stopped", path);
+			break;
+		}
+		digest_stream_add(&stream, (struct bytes){chunk, (size_t)got});
+		*size += got;
+		atomic_fetch_add(&progress->done, (unsigned long long)got);
+	}
+	*digest = digest_stream_finish(&stream);
+	close(fd);
+	free(chunk);
+	return result;
+}
+
+static int hash_set(struct file_set *set, struct digest *digest, struct weights_progress *progress, struct error *error)
+{
+	struct json *list = json_array(&set->arena);
+
+	for (size_t i = 0; i < set->count; i++) {
+		const char *path = path_of_file(set, i), *slash = strrchr(set->names[i], '/');
+		struct json *item = json_object(&set->arena);
+		char hex[DIGEST_HEX_LEN + 1];
+		off_t size;
+
+		if (hash_file(path, digest, &size, progress, error) != 0)
+			return (int)error->code;
+		digest_hex(digest, hex);
+		json_set_text(&set->arena, item, "name", slash != NULL ? slash + 1 : set->names[i]);
+		json_set_text(&set->arena, item, "sha256", hex);
+		json_set_number(&set->arena, item, "size", (double)size);
+		json_add(&set->arena, list, item);
+	}
+	if (set->is_set)
+		*digest = json_digest(list);
+	return 0;
+}
+
+/* ---- Headers ---- */
+
+static const struct json *read_json(struct file_set *set, const char *name, struct bytes *text)
+{
+	FILE *file = fopen(arena_printf(&set->arena, "%s%s", set->folder, name), "re");
+	struct json *json = NULL;
+	uint8_t *bytes;
+	size_t len;
+
+	*text = (struct bytes){0};
+	if (file == NULL)
+		return NULL;
+	bytes = arena_alloc(&set->arena, WEIGHTS_CONFIG_MAX);
+	len = fread(bytes, 1, WEIGHTS_CONFIG_MAX, file);
+	if (len > 0 && len < WEIGHTS_CONFIG_MAX) {
+		*text = (struct bytes){bytes, len};
+		json = json_parse(&set->arena, *text, JSON_ROUND_INTEGERS, NULL, NULL);
+	}
+	fclose(file);
+	return json;
+}
+
+static void copy_text(char to[WEIGHTS_TEXT_MAX], const char *from)
+{
+	if (from != NULL && strlen(from) < WEIGHTS_TEXT_MAX)
+		strcpy(to, from);
+}
+
+/* The files that Hugging Face's tools keep beside the weights. */
+static void read_folder_header(struct file_set *set, struct weights_header *header)
+{
+	struct bytes text;
+	const struct json *config = read_json(set, "config.json", &text), *quantisation = json_get(config, "quantization_config");
+	const char *template;
+
+	*header = (struct weights_header){.source = "files of the weights folder"};
+	copy_text(header->arch, json_get_text(config, "model_type"));
+	copy_text(header->quantisation, json_get_text(quantisation, "quant_method"));
+	if (header->quantisation[0] == '\0')
+		copy_text(header->quantisation, json_get_text(config, "torch_dtype"));
+	header->context_length = json_get_number(config, "max_position_embeddings", 0);
+	read_json(set, "chat_template.jinja", &text);
+	if (text.len > 0) {
+		header->chat_template = digest_of(text);
+		header->has_chat_template = true;
+	} else {
+		template = json_get_text(read_json(set, "tokenizer_config.json", &text), "chat_template");
+		if (template != NULL) {
+			header->chat_template = digest_of(bytes_text(template));
+			header->has_chat_template = true;
+		}
+	}
+	read_json(set, "generation_config.json", &text);
+	if (text.len > 0) {
+		header->generation_config = digest_of(text);
+		header->has_generation_config = true;
+	}
+}
+
+static void read_header(struct file_set *set, bool folder, struct weights_header *header)
+{
+	FILE *file;
+
+	*header = (struct weights_header){0};
+	if (folder) {
+		read_folder_header(set, header);
+		return;
+	}
+	file = fopen(path_of_file(set, 0), "re");
+	if (file == NULL)
+		return;
+	gguf_read(file, header);
+	fclose(file);
+}
+
+int weights_read(const char *path, bool folder, struct weights *weights, struct weights_progress *progress, struct error *error)
+{
+	struct weights found = {.known = true};
+	struct weights_identity after;
+	struct file_set set;
+
+	*error = (struct error){0};
+	if (list_files(path, folder, &set, error) != 0 || identify(&set, &found.identity, error) != 0)
+		goto out;
+	if (weights->known && same_identity(&found.identity, &weights->identity))
+		goto out;
+	atomic_store(&progress->done, 0);
+	atomic_store(&progress->total, (unsigned long long)found.identity.size);
+	found.file_count = set.count;
+	if (hash_set(&set, &found.digest, progress, error) != 0)
+		goto out;
+	read_header(&set, folder, &found.header);
+	if (identify(&set, &after, error) != 0)
+		goto out;
+	if (!same_identity(&found.identity, &after)) {
+		error_set(error, ERR_BUSY, "weights file %s: changed while it was read", path);
+		goto out;
+	}
+	*weights = found;
+out:
+	atomic_store(&progress->total, 0);
+	arena_close(&set.arena);
+	return (int)error->code;
+}

@@ -1,0 +1,338 @@
+// Every kind of runtime, on its simulator, through the whole daemon: who answers is known field by field, each request carries all of
+// its sampling, each fault has its class, a stream that ends at any point gives no fact and loses no run, and a runtime that is replaced
+// under the same address is noticed and named. One table; a new kind is a row. Needs Node 20 and nothing else.
+import http from 'node:http';
+import { Daemon, check, cli, documentOf, equal, extractionOf, finish, match, pause, startSimulator, test, until } from '../support/harness.mjs';
+
+const MODEL = 'reprise-sim';
+const DOCUMENT = 'Acme was founded in 1901. Acme is located in Brno.';
+const FACTS = 2;
+
+// options: of the simulator, of this kind. sent: where the request has its sampling, under which names. schema: where the schema stands.
+// record: fields that a probe has to find, and how. marker: a stream that lacks its end mark is no answer. replaced: options of another
+// runtime, and the field that shows it.
+const kinds = [
+	{
+		kind: 'openai', sent: { temperature: 0.5, top_p: 0.9, seed: 7, max_tokens: 900 }, schema: body => body.response_format.json_schema.schema,
+		record: { 'A.runtime_version': 'reported', 'B.model_id': 'reported' }, marker: false,
+	},
+	{
+		kind: 'llamacpp', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, max_tokens: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0, cache_prompt: true },
+		schema: body => body.response_format.json_schema.schema, counts: true, marker: true,
+		record: { 'A.runtime_version': 'reported', 'A.runtime_commit': 'reported', 'B.chat_template_sha256': 'reported', 'C.context_length': 'reported', 'C.parallel': 'reported', 'C.sampling_defaults': 'reported', 'C.structured_backend': 'reported' },
+		replaced: { version: 'b7000-ffffff1' }, shows: 'A.runtime_version',
+	},
+	{
+		kind: 'vllm', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, max_tokens: 900, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+		schema: body => body.response_format.json_schema.schema, counts: true, marker: true,
+		record: { 'A.runtime_version': 'reported', 'B.model_id': 'reported', 'C.context_length': 'reported', 'C.cache_flags': 'reported' },
+		faults: { errorEvent: 'unreachable' }, // its engine has died
+		replaced: { version: '0.30.1' }, shows: 'A.runtime_version',
+	},
+	{
+		kind: 'ollama', options: { loaded: true }, place: body => body.options, weights: 'reported',
+		sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, num_predict: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0, num_ctx: 8192 },
+		schema: body => body.format, marker: true,
+		record: { 'A.runtime_version': 'reported', 'B.weights_digest': 'reported', 'B.arch': 'reported', 'B.quantisation': 'reported', 'B.chat_template_sha256': 'reported', 'C.context_length': 'reported', 'C.offload': 'reported' },
+		replaced: { revision: '2' }, shows: 'B.weights_digest',
+	},
+	{
+		kind: 'sglang', sent: { temperature: 0.5, top_p: 0.9, top_k: -1, min_p: 0, seed: 7, max_tokens: 900, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+		schema: body => body.response_format.json_schema.schema, marker: true,
+		record: { 'A.runtime_version': 'reported', 'C.kernels': 'reported', 'C.cache_flags': 'reported', 'C.determinism_switch': 'reported', 'C.structured_backend': 'reported' },
+		replaced: { version: '0.5.9', deterministic: true }, shows: 'C.determinism_switch',
+	},
+	{
+		kind: 'lmstudio', options: { loaded: true }, sent: { temperature: 0.5, top_p: 0.9, top_k: 0, seed: 7, max_tokens: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+		schema: body => body.response_format.json_schema.schema, marker: true,
+		record: { 'A.runtime_version': 'reported', 'A.engine': 'reported', 'B.arch': 'reported', 'B.quantisation': 'reported', 'C.context_length': 'reported', 'C.load_config': 'reported', 'C.parallel': 'reported' },
+		learns: true,
+	},
+	{
+		name: 'transformers', kind: 'openai', sim: 'transformers', sent: { temperature: 0.5, top_p: 0.9, seed: 7, max_tokens: 900 }, schema: () => ({ type: 'object' }),
+		record: { 'B.model_id': 'reported' }, marker: false,
+	},
+];
+
+// A fault of the simulator, and the class that the attempt gets; '' is none. For some kinds it is another.
+const faults = [
+	[{ kind: 'status', status: 400 }, 'refused'],
+	[{ kind: 'status', status: 401 }, 'refused'],
+	[{ kind: 'status', status: 422 }, 'refused'],
+	[{ kind: 'status', status: 429, retryAfter: 1 }, 'rate-limited'],
+	[{ kind: 'status', status: 500 }, 'runtime-error'],
+	[{ kind: 'status', status: 501 }, 'refused'],
+	[{ kind: 'status', status: 503 }, 'unreachable'],
+	[{ on: [1, 2], kind: 'refuse' }, 'unreachable'], // twice: on a connection that breaks before any byte curl sends again
+	[{ on: [1, 2], kind: 'close' }, 'unreachable'],
+	[{ kind: 'hang' }, 'stalled'],
+	[{ kind: 'stall', afterBytes: 700 }, 'stalled'],
+	[{ kind: 'reset', afterBytes: 700 }, 'runtime-error'],
+	[{ kind: 'eof' }, 'truncated'],
+	[{ kind: 'errorEvent' }, 'runtime-error'],
+	[{ kind: 'truncatedJson' }, 'runtime-error'],
+	[{ kind: 'cutByLength' }, 'truncated'],
+	[{ kind: 'cutText' }, 'schema-invalid'],
+	[{ kind: 'notJson' }, 'schema-invalid'],
+	[{ kind: 'ungrounded' }, 'facts'],
+	[{ kind: 'contentType' }, 'facts'],
+];
+
+const sampling = { temperature: 0.5, topP: 0.9, seed: 7, maxTokens: 900 };
+const runtimeOf = (row, url, more = {}) => ({
+	r: { kind: row.kind, url, model: row.model ?? MODEL, sampling, timeouts: { connect: '1s', firstToken: '700ms', betweenTokens: '700ms', total: '10s' }, retry: { attempts: 1, floor: '10ms', cap: '50ms' }, ...more },
+});
+let runs = 0;
+
+async function extract(daemon, document = DOCUMENT) {
+	const id = `run-${++runs}`;
+	await daemon.post('/v1/runs', { id, definition: extractionOf('r'), input: { document } }, 201);
+	const run = await daemon.ended(id);
+	equal(run.status, 'completed', `${id}: ${JSON.stringify(run.error)}`);
+	return { id, sections: run.output.facts?.sections ?? run.output.sections, facts: run.output.facts?.facts ?? run.output.facts };
+}
+
+const failuresOf = async (daemon, id) => (await daemon.get(`/v1/runs/${id}/events`)).events.filter(event => event.kind === 'attempt.failed');
+
+for (const row of kinds) {
+	const name = row.name ?? row.kind;
+	const sim = await startSimulator('--kind', row.sim ?? row.kind);
+	const start = async (more, options = {}) => {
+		await sim.script({ options: { ...row.options, ...options } });
+		return new Daemon(`runtimes-${name}`, { runtimes: runtimeOf(row, sim.url, more) }).start();
+	};
+
+	await test(`${name}: the record is there after the start; a probe prints each field with its basis, and what cannot be known`, async () => {
+		const daemon = await start();
+		await until('it was asked at the start', async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration !== undefined);
+		const before = (await daemon.get('/v1/runtimes')).runtimes[0].configuration;
+		const probe = await daemon.post('/v1/runtimes/r/probe', {}, 200);
+		equal(probe.digest === before, row.learns !== true, 'a probe finds something new only where a token has to be made for it');
+		for (const [place, basis] of Object.entries(row.record)) {
+			const [group, field] = place.split('.');
+			equal(probe.configuration[group]?.[field]?.basis, basis, `${place}: ${JSON.stringify(probe.configuration[group]?.[field])}`);
+			check(probe.configuration[group][field].source.length > 0, `${place} has no source`);
+		}
+		equal(probe.configuration.A.runtime_kind.value, row.kind, 'kind');
+		equal(probe.configuration.B.weights_digest?.basis, row.weights ?? 'unknown', 'weights');
+		check(Array.isArray(probe.configuration.G.ignored_parameters.value), 'what it takes no notice of');
+		for (const verb of [['runtime', 'probe', 'r'], ['provenance', 'show', probe.digest]]) {
+			const shown = cli('--socket', daemon.socket, ...verb);
+			equal(shown.code, 0, shown.stderr);
+			for (const [place, basis] of Object.entries(row.record))
+				match(shown.stdout, new RegExp(`^${place.replace('.', '\\.')} +${basis} +\\S`, 'm'), verb.join(' '));
+			match(shown.stdout, /^G\.ignored_parameters +measured/m, verb.join(' '));
+			match(shown.stdout, /^not known: .*C\.argv/m, verb.join(' '));
+		}
+		await daemon.stop();
+	});
+
+	await test(`${name}: extraction gives facts under that record; the request carries all sampling and the schema`, async () => {
+		const daemon = await start();
+		const result = await extract(daemon);
+		equal(result.sections.map(section => section.outcome), ['facts'], 'outcome');
+		equal(result.facts.length, FACTS, 'facts');
+		const request = (await sim.state()).lastRequest;
+		for (const [field, value] of Object.entries(row.sent))
+			equal((row.place ?? (body => body))(request)[field], value, `${field} of ${JSON.stringify({ ...request, messages: 0, response_format: 0 })}`);
+		equal(row.schema(request)?.type, 'object', 'the schema');
+		const fact = await daemon.get(`/v1/facts/${result.facts[0].id}`);
+		equal(fact.simulated, true, 'simulated');
+		const record = (await daemon.get(`/v1/provenance/${fact.configuration}`)).record;
+		equal(record.A.runtime_kind.value, row.kind, 'the fact\'s record');
+		if (row.counts) {
+			const completed = (await daemon.get(`/v1/runs/${result.id}/events`)).events.find(event => event.kind === 'attempt.completed' && event.data?.record?.usage);
+			if (completed)
+				equal(completed.data.record.promptTokensCounted, completed.data.record.usage.promptTokens, 'tokens counted beforehand and told afterwards');
+		}
+		await daemon.stop();
+	});
+
+	await test(`${name}: each fault has its class, and no answer that is not whole gives a fact`, async () => {
+		const daemon = await start();
+		equal((await extract(daemon)).facts.length, FACTS, 'what it refuses of our own is known from here on');
+		for (const [fault, expected] of faults) {
+			await sim.script({ options: row.options, faults: [{ on: 1, ...fault }] });
+			const wanted = row.faults?.[`${fault.kind}${fault.status ?? ''}`] ?? expected;
+			const result = await extract(daemon);
+			const text = JSON.stringify(fault);
+			if (wanted === 'facts') {
+				equal(result.sections[0].outcome, 'facts', text);
+			} else {
+				equal(result.sections[0].outcome, wanted, text);
+				equal(result.facts.length, 0, `${text}: facts`);
+			}
+		}
+		await daemon.stop();
+	});
+
+	await test(`${name}: a stream without its end mark ${row.marker ? 'is no answer' : 'is one, if it says that it finished'}; another model's answer never is`, async () => {
+		const daemon = await start({}, { noDone: true });
+		equal((await extract(daemon)).sections[0].outcome, row.marker ? 'truncated' : 'facts', 'without the mark');
+		await sim.script({ options: { ...row.options, wrongModel: 'another-model' } });
+		const wrong = await extract(daemon);
+		equal([wrong.sections[0].outcome, wrong.facts.length], ['wrong-model', 0], 'another model');
+		await daemon.stop();
+	});
+
+	await test(`${name}: a runtime that dies at any point of its stream gives no fact and loses no run`, async () => {
+		const port = sim.port;
+		const daemon = await start({ retry: { attempts: 20, floor: '30ms', cap: '200ms' } });
+		await sim.stop();
+		let other = await startSimulator('--kind', row.sim ?? row.kind, '--port', String(port));
+		await other.script({ options: row.options });
+		equal((await extract(daemon)).facts.length, FACTS, 'what it refuses of our own is known from here on');
+		for (const afterBytes of [0, 60, 300, 700, 1000, 1400]) {
+			await other.script({ options: row.options, faults: [{ on: 1, kind: 'die', afterBytes }] });
+			const id = `run-${++runs}`;
+			await daemon.post('/v1/runs', { id, definition: extractionOf('r'), input: { document: DOCUMENT } }, 201);
+			check(await Promise.race([other.child.gone.then(() => true), pause(20_000)]), `it did not die after ${afterBytes} bytes`);
+			other = await startSimulator('--kind', row.sim ?? row.kind, '--port', String(port));
+			await other.script({ options: row.options });
+			const run = await daemon.ended(id);
+			equal(run.status, 'completed', `after ${afterBytes} bytes: ${JSON.stringify(run.error)}`);
+			equal((run.facts ?? []).length, FACTS, `facts of the run whose runtime died after ${afterBytes} bytes`);
+		}
+		if (row.replaced) {
+			// The same address, another runtime: no fact under the old record, none lost.
+			const before = await extract(daemon);
+			await other.stop();
+			other = await startSimulator('--kind', row.sim ?? row.kind, '--port', String(port));
+			await other.script({ options: { ...row.options, ...row.replaced } });
+			const after = await extract(daemon);
+			equal(after.facts.length, FACTS, 'facts of the other runtime');
+			const of = async result => (await daemon.get(`/v1/facts/${result.facts[0].id}`)).configuration;
+			const [old, now] = [await of(before), await of(after)];
+			check(old !== now, 'both under one record');
+			const failed = await failuresOf(daemon, after.id);
+			check(failed.length >= 1, 'no attempt failed');
+			const diff = await daemon.get(`/v1/provenance/${old}?against=${now}`);
+			check(diff.differences.some(item => item.field === row.shows), JSON.stringify(diff.differences));
+			match(daemon.child.errors, new RegExp(`configuration changed: .*${row.shows.replace('.', '\\.')}`), 'the log names the field');
+			const shown = cli('--socket', daemon.socket, 'provenance', 'diff', old, now);
+			equal(shown.code, 0, shown.stderr);
+			match(shown.stdout, new RegExp(row.shows), 'provenance diff');
+		}
+		await daemon.stop();
+		await other.stop();
+	});
+}
+
+// ---- Guards and discoveries that need a server which lies on purpose ----
+
+const chunk = (delta, finish = null) => `data: ${JSON.stringify({ model: MODEL, choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+const facts = JSON.stringify({ facts: [{ subject: 'Acme', predicate: 'founded_in', object: '1901', quote: 'Acme was founded in 1901.' }] });
+
+// A vLLM by its paths. how: {count, told, completion, context, reads: fields that it checks, refuses: fields that get 422}.
+async function startFake(how) {
+	const seen = [];
+	const server = http.createServer((request, response) => {
+		const parts = [];
+		request.on('data', part => parts.push(part)).on('end', () => {
+			const json = (status, body) => response.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body));
+			if (request.url === '/health')
+				return response.writeHead(200).end();
+			if (request.url === '/v1/models')
+				return json(200, { object: 'list', data: [{ id: MODEL, max_model_len: how.context ?? 4096 }] });
+			if (request.url === '/version')
+				return json(200, { version: how.version ?? '1' });
+			if (request.url === '/tokenize' && how.count !== undefined)
+				return json(200, { count: how.count });
+			if (request.url !== '/v1/chat/completions')
+				return json(404, { detail: 'Not Found' });
+			const body = JSON.parse(Buffer.concat(parts));
+			seen.push(body);
+			const refused = (how.refuses ?? []).filter(field => body[field] !== undefined);
+			if (refused.length > 0)
+				return json(422, { detail: `Unsupported fields in the request: {${refused.map(field => `'${field}'`).join(', ')}}` });
+			const bad = (how.reads ?? []).find(field => typeof body[field] === 'object' && !Array.isArray(body[field]));
+			if (bad)
+				return json(400, { error: { message: `${bad} must be a number`, type: 'BadRequestError', param: bad, code: 400 } });
+			response.writeHead(200, { 'Content-Type': 'text/event-stream' });
+			response.end(chunk({ content: facts }) + chunk({}, 'stop') +
+				`data: ${JSON.stringify({ choices: [], usage: { prompt_tokens: how.told ?? 100, completion_tokens: how.completion ?? 10 } })}\n\n` + (how.done === false ? '' : 'data: [DONE]\n\n'));
+		});
+	});
+	await new Promise(done => server.listen(0, '127.0.0.1', done));
+	server.unref();
+	return { url: `http://127.0.0.1:${server.address().port}`, seen, how, close: () => { server.closeAllConnections(); server.close(); } };
+}
+
+const guards = [
+	['told as many tokens as were counted', { count: 100, told: 100 }, 'facts', 1],
+	['told a few fewer: marks at the begin', { count: 104, told: 100 }, 'facts', 1],
+	['told far fewer than were counted: the prompt was cut', { count: 200, told: 100 }, 'truncated', 1],
+	['counted more than the context holds: not even sent', { count: 5000 }, 'refused', 0],
+	['prompt and answer are more than the context holds', { told: 4090, completion: 10 }, 'truncated', 1],
+	['it cannot count', {}, 'facts', 1],
+];
+
+for (const [sentence, how, outcome, requests] of guards)
+	await test(`guard: ${sentence}`, async () => {
+		const fake = await startFake(how);
+		const daemon = await new Daemon('runtimes-guards', { runtimes: runtimeOf({ kind: 'vllm' }, fake.url) }).start();
+		const result = await extract(daemon);
+		equal([result.sections[0].outcome, result.facts.length, fake.seen.length], [outcome, outcome === 'facts' ? 1 : 0, requests], sentence);
+		await daemon.stop();
+		fake.close();
+	});
+
+await test('sampling fields that are taken no notice of are found by a probe, and by no other request', async () => {
+	const fake = await startFake({ reads: ['temperature', 'top_p', 'seed', 'max_tokens', 'stop', 'presence_penalty', 'frequency_penalty', 'repetition_penalty', 'reasoning_effort'] });
+	const daemon = await new Daemon('runtimes-ignored', { runtimes: runtimeOf({ kind: 'vllm' }, fake.url) }).start();
+	await until('it was asked', async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration !== undefined);
+	equal(fake.seen.length, 0, 'requests of the start');
+	const before = (await daemon.get('/v1/runtimes')).runtimes[0].configuration;
+	const probe = await daemon.post('/v1/runtimes/r/probe', {}, 200);
+	equal(probe.configuration.G.ignored_parameters.value, ['topK', 'minP'], 'ignored');
+	equal(probe.digest, before, 'what was observed beside it is no part of the configuration');
+	equal((await daemon.get(`/v1/provenance/${probe.digest}`)).record.G.ignored_parameters.value, ['topK', 'minP'], 'the record that is kept');
+	equal((await extract(daemon)).sections[0].outcome, 'facts', 'afterwards');
+	await daemon.stop();
+	fake.close();
+});
+
+await test('transformers: it is asked again without what it refuses of our own, in the same attempt; an author\'s field is named to him', async () => {
+	const fake = await startFake({ refuses: ['response_format', 'stream_options', 'presence_penalty'], done: false });
+	const daemon = await new Daemon('runtimes-transformers', { runtimes: runtimeOf({ kind: 'openai' }, fake.url) }).start();
+	const first = await extract(daemon);
+	equal([first.sections[0].outcome, first.facts.length], ['facts', 1], 'left out');
+	equal(fake.seen.map(body => [body.response_format === undefined, body.stream_options === undefined]), [[false, false], [true, true]], 'requests');
+	equal((await extract(daemon)).sections[0].outcome, 'facts', 'the next run');
+	equal(fake.seen.length, 3, 'it is remembered');
+	await daemon.post('/v1/runs', { id: 'named', definition: extractionOf('r', { sampling: { presencePenalty: 1 } }), input: { document: DOCUMENT } }, 201);
+	const named = await daemon.ended('named');
+	const outcome = (named.output?.facts?.sections ?? named.output?.sections)?.[0]?.outcome;
+	equal(outcome, 'configuration', JSON.stringify(named.error));
+	await daemon.stop();
+	fake.close();
+});
+
+await test('on its schedule a runtime is asked again: what changed is known without a run, and is in the log', async () => {
+	const fake = await startFake({ version: '1' });
+	const daemon = await new Daemon('runtimes-schedule', { runtimes: runtimeOf({ kind: 'vllm' }, fake.url, { probeEvery: '1s' }) }).start();
+	await until('it was asked', async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration !== undefined);
+	const before = (await daemon.get('/v1/runtimes')).runtimes[0].configuration;
+	fake.how.version = '2';
+	await until('the change is known', async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration !== before);
+	match(daemon.child.errors, /configuration changed: A\.runtime_version \\?"1\\?" -> \\?"2/, 'log');
+	await daemon.stop();
+	fake.close();
+});
+
+await test('ollama: a model that was loaded for a request is asked about anew, and the facts are under what is in force', async () => {
+	const sim = await startSimulator('--kind', 'ollama');
+	await sim.script({ options: { loaded: false, loadMs: 1300 } });
+	const daemon = await new Daemon('runtimes-load', { runtimes: runtimeOf({ kind: 'ollama' }, sim.url, { timeouts: { firstToken: '10s' } }) }).start();
+	await until('it was asked', async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration !== undefined);
+	const cold = (await daemon.get('/v1/runtimes')).runtimes[0].configuration;
+	equal((await daemon.get(`/v1/provenance/${cold}`)).record.C.offload, undefined, 'nothing is loaded yet');
+	const result = await extract(daemon);
+	equal(result.sections[0].outcome, 'facts', 'outcome');
+	const record = (await daemon.get(`/v1/provenance/${(await daemon.get(`/v1/facts/${result.facts[0].id}`)).configuration}`)).record;
+	equal([record.C.offload.basis, record.C.context_length.basis], ['reported', 'reported'], 'of the loaded model');
+	await daemon.stop();
+	await sim.stop();
+});
+
+await finish();

@@ -1,0 +1,546 @@
+/* The adapters, table by table: what each kind sends, reads, refuses and finds out. Bodies are ours, after runtimes.md. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "activities/adapter.h"
+#include "activities/configuration.h"
+#include "activities/lines.h"
+#include "workflow/base/check.h"
+
+static const struct runtime_adapter *const adapters[] = {&openai_adapter, &vllm_adapter, &llamacpp_adapter, &ollama_adapter, &sglang_adapter, &lmstudio_adapter};
+
+static struct arena arena;
+
+static void set_up(void)
+{
+	arena_init(&arena);
+}
+
+static void tear_down(void)
+{
+	arena_close(&arena);
+}
+
+static struct json *parse(const char *text)
+{
+	struct error error;
+	struct json *json = json_parse(&arena, bytes_text(text), JSON_ROUND_INTEGERS, NULL, &error);
+
+	ck_assert_msg(json != NULL, "%s: %s", text, error.message);
+	return json;
+}
+
+static const char *print(const struct json *json)
+{
+	return json != NULL ? (const char *)json_print_arena(json, &arena).data : "(none)";
+}
+
+/* ---- Requests ---- */
+
+#define WHOLE "{\"temperature\":0.5,\"topP\":0.9,\"topK\":-1,\"seed\":7,\"maxTokens\":64,\"stop\":\"END\",\"presencePenalty\":0,\"frequencyPenalty\":0," \
+	      "\"repetitionPenalty\":1.1,\"reasoningEffort\":\"none\"}"
+#define HEAD "\"messages\":[{\"content\":\"Hi\",\"role\":\"user\"}],\"model\":\"m\","
+#define FORMAT "\"response_format\":{\"json_schema\":{\"name\":\"facts\",\"schema\":{\"type\":\"object\"},\"strict\":true},\"type\":\"json_schema\"},"
+#define USAGE "\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+
+static const struct {
+	const struct runtime_adapter *adapter;
+	const char *request;
+} requests[] = {
+	{&openai_adapter, "{\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\",\"repetition_penalty\":1.1," FORMAT
+			  "\"seed\":7,\"stop\":\"END\"," USAGE "\"temperature\":0.5,\"top_k\":-1,\"top_p\":0.9}"},
+	{&vllm_adapter, "{\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\",\"repetition_penalty\":1.1," FORMAT
+			"\"seed\":7,\"stop\":\"END\"," USAGE "\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9}"},
+	{&llamacpp_adapter, "{\"cache_prompt\":true,\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\","
+			    "\"repeat_penalty\":1.1," FORMAT "\"seed\":7,\"stop\":[\"END\"]," USAGE "\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9}"},
+	{&sglang_adapter, "{\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\",\"repetition_penalty\":1.1," FORMAT
+			  "\"seed\":7,\"stop\":\"END\"," USAGE "\"temperature\":0.5,\"top_k\":-1,\"top_p\":0.9}"},
+	{&lmstudio_adapter, "{\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\",\"repeat_penalty\":1.1," FORMAT
+			    "\"seed\":7,\"stop\":\"END\"," USAGE "\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9}"},
+	{&ollama_adapter, "{\"format\":{\"type\":\"object\"}," HEAD "\"options\":{\"frequency_penalty\":0,\"num_ctx\":4096,\"num_predict\":64,\"presence_penalty\":0,"
+			  "\"repeat_last_n\":64,\"repeat_penalty\":1.1,\"seed\":7,\"stop\":[\"END\"],\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9,\"typical_p\":1},"
+			  "\"shift\":false,\"stream\":true,\"think\":false,\"truncate\":false}"},
+};
+
+static struct inference_request make(const char *sampling)
+{
+	return (struct inference_request){.model = "m", .messages = parse("[{\"role\":\"user\",\"content\":\"Hi\"}]"), .schema = parse("{\"type\":\"object\"}"),
+					  .schema_name = "facts", .sampling = parse(sampling), .context_length = 4096};
+}
+
+/* Each kind sends every field under its own name, and the schema in its own way. */
+START_TEST(requests_are_in_the_kind_s_own_words)
+{
+	struct inference_request request = make(WHOLE);
+
+	ck_assert_str_eq(print(requests[_i].adapter->make_request(&arena, &request)), requests[_i].request);
+}
+END_TEST
+
+/* What a runtime refused to take is left out of the next request. */
+START_TEST(requests_go_without)
+{
+	struct inference_request request = make("{}");
+	const struct json *body;
+
+	request.without = WITHOUT_STREAM_OPTIONS;
+	request.schema = NULL;
+	body = openai_adapter.make_request(&arena, &request);
+	ck_assert_str_eq(print(body), "{" HEAD "\"stream\":true}");
+	request.json_only = true;
+	ck_assert_str_eq(print(json_get(vllm_adapter.make_request(&arena, &request), "response_format")), "{\"type\":\"json_object\"}");
+	ck_assert_str_eq(json_get_text(ollama_adapter.make_request(&arena, &request), "format"), "json");
+}
+END_TEST
+
+/* A kind's fields are refused by name where it has none, and by value where a value cannot be. */
+START_TEST(sampling_is_refused_by_name)
+{
+	ck_assert_ptr_null(adapter_sampling_field(&lmstudio_adapter, "minP"));
+	for (size_t i = 0; i < COUNT_OF(adapters); i++) {
+		ck_assert_ptr_null(adapter_sampling_field(adapters[i], "mirostat"));
+		ck_assert_ptr_nonnull(adapter_sampling_field(adapters[i], "seed"));
+	}
+	ck_assert_ptr_nonnull(llamacpp_adapter.refuse_sampling("seed", parse("4294967295")));
+	ck_assert_ptr_null(llamacpp_adapter.refuse_sampling("seed", parse("4294967294")));
+	ck_assert_ptr_nonnull(lmstudio_adapter.refuse_sampling("seed", parse("2147483648")));
+	ck_assert_ptr_nonnull(ollama_adapter.refuse_sampling("seed", parse("-1")));
+	ck_assert_ptr_nonnull(ollama_adapter.refuse_sampling("reasoningEffort", parse("\"minimal\"")));
+	ck_assert_ptr_null(ollama_adapter.refuse_sampling("reasoningEffort", parse("\"max\"")));
+}
+END_TEST
+
+/* ---- Answers ---- */
+
+#define CHUNK(more) "{\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{" more "},\"finish_reason\":null}]}"
+#define STOP "{\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}"
+
+static const struct {
+	const struct runtime_adapter *adapter;
+	const char *events[7];
+	const char *text, *reasoning, *finish;
+	double prompt, completion, cached;
+	bool ended, loaded;
+	const char *timings;
+} streams[] = {
+	{&vllm_adapter, {CHUNK("\"role\":\"assistant\",\"content\":\"\""), CHUNK("\"reasoning\":\"Look\""), CHUNK("\"content\":\"{}\""), STOP,
+	 "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"total_tokens\":31,\"completion_tokens\":22,\"prompt_tokens_details\":{\"cached_tokens\":4}},\"system_fingerprint\":\"vllm-1\"}",
+	 "[DONE]"}, "{}", "Look", "stop", 9, 22, 4, true, false, NULL},
+	{&vllm_adapter, {CHUNK("\"content\":\"{}\""), STOP}, "{}", "", "stop", -1, -1, -1, false, false, NULL},
+	{&llamacpp_adapter, {CHUNK("\"reasoning_content\":\"Hm\""), CHUNK("\"content\":\"{}\""), STOP,
+	 "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2},\"timings\":{\"cache_n\":5,\"prompt_n\":4,\"predicted_n\":2}}", "[DONE]"},
+	 "{}", "Hm", "stop", 9, 2, 5, true, false, "{\"cache_n\":5,\"predicted_n\":2,\"prompt_n\":4}"},
+	{&sglang_adapter, {CHUNK("\"content\":\"{}\""), STOP, "{\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1,\"reasoning_tokens\":0}}", "[DONE]"},
+	 "{}", "", "stop", 3, 1, -1, true, false, NULL},
+	{&lmstudio_adapter, {CHUNK("\"content\":\"{}\""), STOP, "{\"choices\":[],\"stats\":{\"model_load_time_seconds\":2.5}}", "[DONE]"}, "{}", "", "stop", -1, -1, -1, true, true,
+	 "{\"model_load_time_seconds\":2.5}"},
+	{&openai_adapter, {CHUNK("\"role\":\"assistant\""), CHUNK("\"content\":\"{}\""),
+	 "{\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}"},
+	 "{}", "", "stop", 1, 2, -1, false, false, NULL},
+	{&ollama_adapter, {"{\"model\":\"m\",\"message\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"Hm\"},\"done\":false}",
+	 "{\"model\":\"m\",\"message\":{\"role\":\"assistant\",\"content\":\"{}\"},\"done\":false}",
+	 "{\"model\":\"m\",\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\"load_duration\":2000000000,\"prompt_eval_count\":11,\"eval_count\":3}"},
+	 "{}", "Hm", "stop", 11, 3, -1, true, true, "{\"load_duration\":2000000000}"},
+	{&ollama_adapter, {"{\"model\":\"m\",\"message\":{\"content\":\"{}\"},\"done\":true,\"done_reason\":\"length\",\"load_duration\":20}"}, "{}", "", "length", -1, -1, -1, true, false,
+	 "{\"load_duration\":20}"},
+};
+
+/* Text, reasoning under its names, usage, timings and the end mark of each kind. */
+START_TEST(streams_are_read)
+{
+	struct answer answer;
+	bool token;
+
+	answer_init(&answer);
+	for (size_t i = 0; streams[_i].events[i] != NULL; i++)
+		ck_assert_msg(streams[_i].adapter->read_event(&answer, "", bytes_text(streams[_i].events[i]), &token), "%s", answer.detail);
+	ck_assert_str_eq(buffer_text(&answer.text), streams[_i].text);
+	ck_assert_str_eq(buffer_text(&answer.reasoning), streams[_i].reasoning);
+	ck_assert_str_eq(answer.finish_reason, streams[_i].finish);
+	ck_assert_str_eq(answer.model, "m");
+	ck_assert_double_eq(answer.prompt_tokens, streams[_i].prompt);
+	ck_assert_double_eq(answer.completion_tokens, streams[_i].completion);
+	ck_assert_double_eq(answer.cached_tokens, streams[_i].cached);
+	ck_assert_int_eq(answer.ended, streams[_i].ended);
+	ck_assert_int_eq(answer.loaded, streams[_i].loaded);
+	ck_assert_str_eq(print(answer.timings), streams[_i].timings != NULL ? streams[_i].timings : "(none)");
+	ck_assert_int_eq(streams[_i].adapter->has_end_marker, streams[_i].adapter != &openai_adapter);
+	answer_close(&answer);
+}
+END_TEST
+
+/* What is in force is told by a verbose llama.cpp, a cut prompt too. */
+START_TEST(effective_sampling_is_read)
+{
+	struct answer answer;
+
+	answer_init(&answer);
+	ck_assert(llamacpp_adapter.read_whole(&answer, bytes_text("{\"choices\":[],\"__verbose\":{\"truncated\":true,\"generation_settings\":{\"seed\":3}}}")));
+	ck_assert_str_eq(print(answer.effective), "{\"seed\":3}");
+	ck_assert(answer.cut_prompt && answer.ended);
+	answer_close(&answer);
+}
+END_TEST
+
+/* ---- Errors ---- */
+
+static const struct {
+	const struct runtime_adapter *adapter;
+	int status; /* 200: inside of a stream */
+	const char *body;
+	enum failure_class failure;
+	const char *detail;
+} errors[] = {
+	{&vllm_adapter, 400, "{\"error\":{\"message\":\"temperature must be in [0, 2], got 3.0.\",\"type\":\"BadRequestError\",\"param\":\"temperature\",\"code\":400}}", FAILURE_REFUSED, "got 3.0"},
+	{&vllm_adapter, 400, "{\"error\":{\"message\":\"You passed 9000 input tokens. However, the model's context length is only 8192 tokens\",\"type\":\"BadRequestError\",\"param\":\"input_tokens\",\"code\":400}}", FAILURE_REFUSED, "send smaller sections"},
+	{&vllm_adapter, 401, "{\"error\":\"Unauthorized\"}", FAILURE_REFUSED, "see the runtime's apiKey"},
+	{&vllm_adapter, 404, "{\"error\":{\"message\":\"The model `x` does not exist.\",\"type\":\"NotFoundError\",\"param\":\"model\",\"code\":404}}", FAILURE_WRONG_MODEL, "does not exist"},
+	{&vllm_adapter, 422, "{\"error\":{\"message\":\"no\",\"type\":\"UnprocessableEntityError\",\"param\":null,\"code\":422}}", FAILURE_REFUSED, "422"},
+	{&vllm_adapter, 500, "{\"error\":{\"message\":\"EngineDeadError\",\"type\":\"InternalServerError\",\"param\":null,\"code\":500}}", FAILURE_UNREACHABLE, "EngineDead"},
+	{&vllm_adapter, 500, "{\"error\":{\"message\":\"CUDA out of memory. Tried to allocate\",\"type\":\"InternalServerError\",\"code\":500}}", FAILURE_OUT_OF_MEMORY, "out of memory"},
+	{&vllm_adapter, 501, "{\"error\":{\"message\":\"no\",\"type\":\"NotImplementedError\",\"code\":501}}", FAILURE_REFUSED, "501"},
+	{&vllm_adapter, 200, "{\"error\":{\"message\":\"generation failed\",\"type\":\"InternalServerError\",\"param\":null,\"code\":500}}", FAILURE_RUNTIME_ERROR, "in the middle"},
+	{&llamacpp_adapter, 400, "{\"error\":{\"code\":400,\"message\":\"request (5945 tokens) exceeds the available context size (4096 tokens), try increasing it\",\"type\":\"exceed_context_size_error\",\"n_prompt_tokens\":5945,\"n_ctx\":4096}}", FAILURE_REFUSED, "smaller sections"},
+	{&llamacpp_adapter, 503, "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}", FAILURE_UNREACHABLE, "Loading model"},
+	{&llamacpp_adapter, 501, "{\"error\":{\"code\":501,\"message\":\"This server does not support it\",\"type\":\"not_supported_error\"}}", FAILURE_REFUSED, "501"},
+	{&llamacpp_adapter, 500, "{\"error\":{\"code\":500,\"message\":\"failed to allocate CUDA0 buffer\",\"type\":\"server_error\"}}", FAILURE_OUT_OF_MEMORY, "allocate"},
+	{&llamacpp_adapter, 500, "not json", FAILURE_RUNTIME_ERROR, "500: not json"},
+	{&llamacpp_adapter, 403, "{\"error\":{\"code\":403,\"message\":\"no\",\"type\":\"permission_error\"}}", FAILURE_REFUSED, "apiKey"},
+	{&sglang_adapter, 400, "{\"object\":\"error\",\"message\":\"Requested token count exceeds the model's maximum context length of 4096 tokens.\",\"type\":\"BadRequestError\",\"param\":null,\"code\":400}", FAILURE_REFUSED, "smaller sections"},
+	{&sglang_adapter, 500, "{\"object\":\"error\",\"message\":\"boom\",\"type\":\"InternalServerError\",\"param\":null,\"code\":500}", FAILURE_RUNTIME_ERROR, "boom"},
+	{&sglang_adapter, 200, "{\"object\":\"error\",\"message\":\"boom\",\"type\":\"InternalServerError\",\"param\":null,\"code\":500}", FAILURE_RUNTIME_ERROR, "boom"},
+	{&sglang_adapter, 200, "{\"error\":{\"message\":\"shutting down\",\"code\":503}}", FAILURE_UNREACHABLE, "shutting down"},
+	{&ollama_adapter, 404, "{\"error\":\"model 'x' not found\"}", FAILURE_WRONG_MODEL, "not found"},
+	{&ollama_adapter, 404, "{\"error\":\"model \\\"x\\\" not found, try pulling it first\"}", FAILURE_WRONG_MODEL, "pulling"},
+	{&ollama_adapter, 400, "{\"error\":\"option \\\"seed\\\" must be of type integer\"}", FAILURE_REFUSED, "seed"},
+	{&ollama_adapter, 499, "{\"error\":\"request canceled\"}", FAILURE_RUNTIME_ERROR, "499"},
+	{&ollama_adapter, 500, "{\"error\":\"model requires more system memory (9 GiB) than is available\"}", FAILURE_OUT_OF_MEMORY, "memory"},
+	{&ollama_adapter, 503, "{\"error\":\"server busy, please try again.  maximum pending requests exceeded\"}", FAILURE_RATE_LIMITED, "busy"},
+	{&ollama_adapter, 200, "{\"error\":\"an error was encountered while running the model\"}", FAILURE_RUNTIME_ERROR, "in the middle"},
+	{&ollama_adapter, 200, "{\"model\":\"m\",\"done\":true,\"done_reason\":\"unload\"}", FAILURE_RUNTIME_ERROR, "unload"},
+	{&ollama_adapter, 200, "[", FAILURE_RUNTIME_ERROR, "not JSON as agreed"},
+	{&ollama_adapter, 200, "[]", FAILURE_RUNTIME_ERROR, "no object"},
+	{&lmstudio_adapter, 404, "{\"error\":{\"message\":\"No models loaded. Please load a model in the developer page\",\"type\":\"invalid_request_error\",\"param\":\"model\",\"code\":null}}", FAILURE_WRONG_MODEL, "No models"},
+	{&lmstudio_adapter, 200, "{\"error\":\"Unexpected endpoint or method. (POST /v1/x)\"}", FAILURE_REFUSED, "Unexpected endpoint"},
+	{&lmstudio_adapter, 400, "{\"error\":\"The number of tokens to keep from the initial prompt is greater than the context length\"}", FAILURE_REFUSED, "smaller sections"},
+	{&lmstudio_adapter, 200, "{\"error\":{\"message\":\"Trying to keep the first 9 tokens when context the overflows\"}}", FAILURE_REFUSED, "smaller sections"},
+	{&lmstudio_adapter, 500, "{\"error\":{\"message\":\"Model loading was stopped due to insufficient system resources\",\"type\":\"internal_error\"}}", FAILURE_OUT_OF_MEMORY, "resources"},
+	{&lmstudio_adapter, 400, "{\"error\":\"Model is unloaded.\"}", FAILURE_RUNTIME_ERROR, "unloaded"},
+	{&openai_adapter, 429, "{\"error\":{\"message\":\"slow down\"}}", FAILURE_RATE_LIMITED, "slow down"},
+	{&openai_adapter, 404, "{\"error\":{\"message\":\"no\",\"code\":\"model_not_found\"}}", FAILURE_WRONG_MODEL, "no"},
+	{&openai_adapter, 404, "{\"detail\":\"Not Found\"}", FAILURE_REFUSED, "Not Found"},
+	{&openai_adapter, 408, "", FAILURE_TIMED_OUT, "408"},
+	{&openai_adapter, 504, "<html>", FAILURE_TIMED_OUT, "504: <html>"},
+	{&openai_adapter, 502, "", FAILURE_UNREACHABLE, "502"},
+	{&openai_adapter, 200, "{\"error\":\"text\"}", FAILURE_RUNTIME_ERROR, "text"},
+	{&openai_adapter, 422, "{\"detail\":[{\"loc\":[\"body\"],\"msg\":\"bad\"}]}", FAILURE_REFUSED, "\"msg\":\"bad\""},
+	{&openai_adapter, 422, "{\"detail\":\"Unsupported fields in the request: {'response_format', 'stream_options'}\"}", FAILURE_REFUSED, "takes none of"},
+	{&openai_adapter, 422, "{\"detail\":\"Unexpected keys in the request: {'top_k'}\"}", FAILURE_CONFIGURATION, "take topK out of sampling"},
+};
+
+/* Every form of error, and one taxonomy. */
+START_TEST(errors_have_one_taxonomy)
+{
+	struct answer answer;
+	bool token;
+
+	answer_init(&answer);
+	if (errors[_i].status == 200)
+		ck_assert(!errors[_i].adapter->read_event(&answer, "", bytes_text(errors[_i].body), &token));
+	else
+		errors[_i].adapter->read_failure(&answer, errors[_i].status, bytes_text(errors[_i].body));
+	ck_assert_msg(answer.failure == errors[_i].failure, "%s: %s (%s), expected %s", errors[_i].body, failure_name(answer.failure), answer.detail,
+		      failure_name(errors[_i].failure));
+	ck_assert_msg(strstr(answer.detail, errors[_i].detail) != NULL, "%s", answer.detail);
+	answer_close(&answer);
+}
+END_TEST
+
+/* Our own extras are left out of the next attempt, and nothing when an author's field stands among them. */
+START_TEST(extras_are_given_up)
+{
+	struct answer answer;
+
+	answer_init(&answer);
+	openai_adapter.read_failure(&answer, 422, BYTES_OF("{\"detail\":\"Unsupported fields in the request: {'response_format'}\"}"));
+	ck_assert_uint_eq(answer.left_out, WITHOUT_SCHEMA);
+	answer_close(&answer);
+	answer_init(&answer);
+	openai_adapter.read_failure(&answer, 422, BYTES_OF("{\"detail\":\"Unsupported fields in the request: {'stream_options', 'presence_penalty'}\"}"));
+	ck_assert_uint_eq(answer.left_out, 0);
+	ck_assert_ptr_nonnull(strstr(answer.detail, "presencePenalty"));
+	answer_close(&answer);
+}
+END_TEST
+
+/* ---- Probes ---- */
+
+#define LM_MODEL "{\"models\":[{\"type\":\"embedding\",\"key\":\"e\"},{\"type\":\"llm\",\"key\":\"m\",\"architecture\":\"llama\",\"quantization\":{\"name\":\"Q4_K_S\",\"bits_per_weight\":4}," \
+		 "\"loaded_instances\":[{\"id\":\"m:2\",\"config\":{\"context_length\":8192,\"parallel\":4,\"flash_attention\":true}}],\"format\":\"gguf\",\"selected_variant\":\"m@q4_k_s\"," \
+		 "\"variants\":[\"m@q4_k_s\",\"m@q8_0\"]}]}"
+#define TAGS "{\"models\":[{\"name\":\"m:latest\",\"digest\":\"ab12\",\"size\":9,\"modified_at\":\"now\",\"details\":{\"family\":\"llama\",\"quantization_level\":\"Q8_0\"}}]}"
+
+static const struct {
+	const struct runtime_adapter *adapter;
+	const char *path, *body, *group, *field, *value; /* value NULL: not told */
+} probes[] = {
+	{&openai_adapter, "/version", "{\"version\":\"1.2\"}", "A", "runtime_version", "\"1.2\""},
+	{&openai_adapter, "/version", "[]", "A", "runtime_version", NULL},
+	{&vllm_adapter, "/v1/models", "{\"data\":[{\"id\":\"m\",\"created\":5,\"permission\":[{\"id\":\"p\"}],\"max_model_len\":10},{\"id\":\"l\",\"parent\":\"m\"}]}", "B", "adapters", "[\"l\"]"},
+	{&vllm_adapter, "/metrics", "# HELP x\nvllm:cache_config_info{block_size=\"16\",enable_prefix_caching=\"True\",other=\"x\"} 1.0\n", "C", "cache_flags", "{\"block_size\":\"16\",\"enable_prefix_caching\":\"True\"}"},
+	{&vllm_adapter, "/metrics", "vllm:cache_config_info{block_size=\"16", "C", "cache_flags", NULL},
+	{&vllm_adapter, "/server_info?config_format=json", "{\"vllm_config\":{\"model_config\":{\"dtype\":\"bfloat16\",\"quantization\":\"nvfp4\"},\"cache_config\":{\"enable_prefix_caching\":true}},\"vllm_env\":{\"VLLM_BATCH_INVARIANT\":true}}", "C", "determinism_switch", "true"},
+	{&vllm_adapter, "/server_info?config_format=json", "{\"vllm_config\":\"text\"}", "C", "dtype", NULL},
+	{&vllm_adapter, "/tokenizer_info", "{\"chat_template\":\"abc\"}", "B", "chat_template_sha256", "\"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\""},
+	{&llamacpp_adapter, "/props", "{\"build_info\":\"b6123-1a2b3c4\",\"media_marker\":\"r\"}", "A", "runtime_commit", "\"1a2b3c4\""},
+	{&llamacpp_adapter, "/props", "{\"default_generation_settings\":{\"n_ctx\":4096,\"params\":{\"temperature\":0.8,\"id\":7}},\"total_slots\":2}", "C", "sampling_defaults", "{\"temperature\":0.8}"},
+	{&llamacpp_adapter, "/props", "{\"total_slots\":2}", "C", "parallel", "2"},
+	{&llamacpp_adapter, "/v1/models", "{\"data\":[{\"id\":\"m\",\"created\":1,\"meta\":{\"n_params\":7,\"x\":1}}]}", "B", "model_meta", "{\"n_params\":7}"},
+	{&llamacpp_adapter, "/lora-adapters", "[{\"id\":0}]", "B", "adapters", "[{\"id\":0}]"},
+	{&llamacpp_adapter, "/lora-adapters", "{}", "B", "adapters", NULL},
+	{&sglang_adapter, "/server_info", "{\"model_path\":\"/m\",\"version\":\"0.5\",\"attention_backend\":\"fa3\",\"disable_radix_cache\":false,\"internal_states\":[{}]}", "C", "kernels", "{\"attention_backend\":\"fa3\"}"},
+	{&sglang_adapter, "/server_info", "{\"model_path\":\"/m\",\"disable_radix_cache\":false}", "C", "cache_flags", "{\"disable_radix_cache\":false}"},
+	{&sglang_adapter, "/server_info", "{\"x\":1}", "C", "kernels", NULL},
+	{&sglang_adapter, "/model_info", "{\"weight_version\":\"w\"}", "B", "weight_version", "\"w\""},
+	{&ollama_adapter, "/api/version", "{\"version\":\"0.33\"}", "A", "runtime_version", "\"0.33\""},
+	{&ollama_adapter, "/api/tags", TAGS, "B", "weights_digest", "\"ab12\""},
+	{&ollama_adapter, "/api/tags", TAGS, "B", "quantisation", "\"Q8_0\""},
+	{&ollama_adapter, "/api/show", "{\"modelfile\":\"# x\\nFROM /root/blobs/sha256-77aa\\nADAPTER ./l\\n\",\"template\":\"abc\"}", "B", "weights_blob", "\"sha256-77aa\""},
+	{&ollama_adapter, "/api/show", "{\"modelfile\":\"FROM x\\nADAPTER ./l\\n\"}", "B", "adapters", "\"./l\""},
+	{&ollama_adapter, "/api/show", "{\"modelfile\":\"FROM x\"}", "B", "weights_blob", NULL},
+	{&ollama_adapter, "/api/ps", "{\"models\":[{\"name\":\"m:latest\",\"size\":9,\"size_vram\":4,\"context_length\":4096,\"expires_at\":\"x\"}]}", "C", "offload", "\"part\""},
+	{&ollama_adapter, "/api/ps", "{\"models\":[{\"name\":\"m:latest\",\"size\":9,\"size_vram\":9,\"context_length\":4096}]}", "C", "context_length", "4096"},
+	{&ollama_adapter, "/api/ps", "{\"models\":[]}", "C", "context_length", NULL},
+	{&lmstudio_adapter, "/api/v1/models", LM_MODEL, "B", "quantisation", "\"Q4_K_S\""},
+	{&lmstudio_adapter, "/api/v1/models", LM_MODEL, "C", "parallel", "4"},
+	{&lmstudio_adapter, "/api/v1/models", LM_MODEL, "C", "cache_flags", "{\"flash_attention\":true}"},
+	{&lmstudio_adapter, "/api/v1/models", "{\"error\":\"Unexpected endpoint or method. (GET /api/v1/models)\"}", "B", "quantisation", NULL},
+	{&lmstudio_adapter, "/api/v0/models", "{\"data\":[{\"id\":\"m\",\"type\":\"llm\",\"arch\":\"llama\",\"quantization\":\"Q8_0\",\"state\":\"loaded\"}]}", "B", "arch", "\"llama\""},
+	{&lmstudio_adapter, "/api/v0/chat/completions", "{\"runtime\":{\"name\":\"llama.cpp-linux\",\"version\":\"2.1.0\"},\"model_info\":{\"context_length\":4096}}", "A", "engine", "\"llama.cpp-linux\""},
+};
+
+static const struct adapter_probe *find_probe(const struct runtime_adapter *adapter, const char *path)
+{
+	for (size_t i = 0; i < ADAPTER_PROBES_MAX && adapter->probes[i].path != NULL; i++)
+		if (strcmp(adapter->probes[i].path, path) == 0)
+			return &adapter->probes[i];
+	ck_abort_msg("no probe %s", path);
+	return NULL;
+}
+
+/* Each probe finds what it is for, says from where, and takes nothing from a body that is something else. */
+START_TEST(probes_find_fields)
+{
+	struct runtime_facts facts = {.arena = &arena, .wanted = "m"};
+	const struct json *field;
+
+	find_probe(probes[_i].adapter, probes[_i].path)->read(bytes_text(probes[_i].body), &facts);
+	field = json_get(json_get(facts.fields, probes[_i].group), probes[_i].field);
+	if (probes[_i].value == NULL) {
+		ck_assert_ptr_null(field);
+	} else {
+		ck_assert_str_eq(print(json_get(field, "value")), probes[_i].value);
+		ck_assert_ptr_nonnull(json_get_text(field, "source"));
+	}
+}
+END_TEST
+
+/* A probe may get anything: none of these bodies is more than no answer. */
+START_TEST(nonsense_is_no_fact)
+{
+	static const char *const nonsense[] = {"", "{", "null", "7", "[]", "[7]", "\"x\"", "{\"data\":7}", "{\"data\":[7,null,{\"id\":7}]}", "{\"models\":[7,{\"name\":7},{\"key\":7}]}", "\xff\xfe",
+					       "{\"modelfile\":7,\"template\":7}", "{\"default_generation_settings\":7}", "vllm:cache_config_info{", "vllm:cache_config_info{=}"};
+
+	for (size_t a = 0; a < COUNT_OF(adapters); a++)
+		for (size_t p = 0; p < ADAPTER_PROBES_MAX && adapters[a]->probes[p].path != NULL; p++)
+			for (size_t n = 0; n < COUNT_OF(nonsense) && adapters[a]->probes[p].read != NULL; n++) {
+				struct runtime_facts facts = {.arena = &arena, .wanted = "m"};
+
+				adapters[a]->probes[p].read(bytes_text(nonsense[n]), &facts);
+			}
+}
+END_TEST
+
+/* LM Studio's model is known by its key, its variants and its instances; Ollama's with and without :latest. */
+START_TEST(models_have_several_names)
+{
+	struct runtime_facts facts = {.arena = &arena, .wanted = "m@q4_k_s"};
+
+	find_probe(&lmstudio_adapter, "/api/v1/models")->read(bytes_text(LM_MODEL), &facts);
+	ck_assert_uint_eq(json_count(facts.models), 1);
+	ck_assert(!facts.is_unloaded);
+	ck_assert_ptr_nonnull(models_find(facts.models, "m@q8_0"));
+	ck_assert_ptr_nonnull(models_find(facts.models, "m:2"));
+	ck_assert_ptr_null(models_find(facts.models, "n"));
+	ck_assert_double_eq(json_get_number(models_find(facts.models, "m"), "contextLength", 0), 8192);
+	facts = (struct runtime_facts){.arena = &arena, .wanted = "m"};
+	find_probe(&ollama_adapter, "/api/tags")->read(bytes_text(TAGS), &facts);
+	ck_assert_ptr_nonnull(models_find(facts.models, "m"));
+	ck_assert(ollama_adapter.is_model("m", "m:latest"));
+	ck_assert(!ollama_adapter.is_model("m", "m:7b"));
+	ck_assert(openai_adapter.is_model("Qwen/x", "Qwen/x@main"));
+	ck_assert(!openai_adapter.is_model("Qwen/x@a", "Qwen/x@main"));
+	find_probe(&ollama_adapter, "/api/ps")->read(bytes_text("{\"models\":[]}"), &facts);
+	ck_assert(facts.is_unloaded);
+}
+END_TEST
+
+/* ---- Counting ---- */
+
+/* The prompt's tokens: llama.cpp in two steps, vLLM in one. */
+START_TEST(prompts_are_counted)
+{
+	struct inference_request request = make("{}");
+	const char *text = NULL;
+	double tokens = -1;
+
+	ck_assert_str_eq(print(llamacpp_adapter.count[0].make_body(&arena, &request, NULL)), "{\"messages\":[{\"content\":\"Hi\",\"role\":\"user\"}]}");
+	ck_assert(!llamacpp_adapter.count[0].read(&arena, BYTES_OF("{}"), &text, &tokens));
+	ck_assert(llamacpp_adapter.count[0].read(&arena, BYTES_OF("{\"prompt\":\"<Hi>\"}"), &text, &tokens));
+	ck_assert_str_eq(print(llamacpp_adapter.count[1].make_body(&arena, &request, text)), "{\"add_special\":true,\"content\":\"<Hi>\",\"parse_special\":true}");
+	ck_assert(!llamacpp_adapter.count[1].read(&arena, BYTES_OF("{\"tokens\":7}"), &text, &tokens));
+	ck_assert(llamacpp_adapter.count[1].read(&arena, BYTES_OF("{\"tokens\":[1,2,3]}"), &text, &tokens));
+	ck_assert_double_eq(tokens, 3);
+	ck_assert_ptr_nonnull(strstr(print(vllm_adapter.count[0].make_body(&arena, &request, NULL)), "\"model\":\"m\""));
+	ck_assert(vllm_adapter.count[0].read(&arena, BYTES_OF("{\"count\":9,\"max_model_len\":10}"), &text, &tokens));
+	ck_assert_double_eq(tokens, 9);
+	ck_assert(!vllm_adapter.count[0].read(&arena, BYTES_OF("{\"count\":\"9\"}"), &text, &tokens));
+}
+END_TEST
+
+/* ---- Lines ---- */
+
+static bool keep_line(void *arg, struct bytes line)
+{
+	buffer_printf(arg, "[%.*s]", (int)line.len, (const char *)line.data);
+	return !bytes_equal_text(line, "stop");
+}
+
+/* A piece may end anywhere; empty lines are none; the last one needs no line break; a stop is a stop, and a line has a limit. */
+START_TEST(lines_are_read)
+{
+	static const char text[] = "{\"a\":1}\r\n\n{\"b\":2}\nlast";
+	struct lines lines;
+	struct buffer seen;
+	char *large = memory_alloc(LINES_LINE_MAX + 1);
+
+	buffer_init(&seen, 4096);
+	for (size_t step = 1; step < sizeof(text); step++) {
+		buffer_clear(&seen);
+		lines_init(&lines, keep_line, &seen);
+		for (size_t at = 0; at < sizeof(text) - 1; at += step)
+			ck_assert(lines_feed(&lines, (struct bytes){(const uint8_t *)text + at, sizeof(text) - 1 - at < step ? sizeof(text) - 1 - at : step}));
+		ck_assert(lines_finish(&lines));
+		ck_assert_str_eq(buffer_text(&seen), "[{\"a\":1}][{\"b\":2}][last]");
+		lines_close(&lines);
+	}
+	lines_init(&lines, keep_line, &seen);
+	ck_assert(!lines_feed(&lines, BYTES_OF("stop\nmore\n")));
+	ck_assert(!lines_finish(&lines));
+	lines_close(&lines);
+	memset(large, 'x', LINES_LINE_MAX + 1);
+	lines_init(&lines, keep_line, &seen);
+	ck_assert(!lines_feed(&lines, (struct bytes){(uint8_t *)large, LINES_LINE_MAX + 1}));
+	ck_assert(lines.overflow);
+	lines_close(&lines);
+	buffer_close(&seen);
+	free(large);
+}
+END_TEST
+
+/* ---- The record ---- */
+
+static struct configuration *make_record(const char *wanted, const char *fields, unsigned context_length)
+{
+	struct runtime_config config = {.name = "r", .kind = "vllm", .url = "http://192.0.2.1:1", .model = wanted, .context_length = context_length};
+	struct runtime_facts facts = {.arena = &arena, .server = "", .fields = fields != NULL ? parse(fields) : NULL};
+	struct weights weights = {0};
+	struct configuration_input input = {.config = &config, .adapter = &vllm_adapter, .facts = &facts, .weights = &weights, .ignored = parse("[\"minP\"]")};
+
+	return configuration_new(&input);
+}
+
+/* What is in force beats what was asked for, which stays beside it; group G does not change the digest. */
+START_TEST(effective_beats_requested)
+{
+	struct configuration *asked = make_record("m", NULL, 8192), *told = make_record("m", "{\"C\":{\"context_length\":{\"value\":4096,\"source\":\"GET /x\"}}}", 8192);
+	const struct json *field = json_get(json_get(told->record, "C"), "context_length");
+	struct json *observed = json_get(told->record, "G");
+	struct buffer words;
+
+	ck_assert_str_eq(print(field), "{\"basis\":\"reported\",\"declared\":8192,\"source\":\"GET /x\",\"value\":4096}");
+	ck_assert_double_eq(told->context_length, 4096);
+	ck_assert_double_eq(asked->context_length, 8192);
+	ck_assert_str_eq(print(json_get(observed, "ignored_parameters")), "{\"basis\":\"measured\",\"source\":\"values of a wrong type, which were taken without a word\",\"value\":[\"minP\"]}");
+	buffer_init(&words, 400);
+	ck_assert_str_eq(print(configuration_differences(&arena, asked->record, told->record)),
+			 "[{\"basis\":{\"new\":\"reported\",\"old\":\"declared\"},\"field\":\"C.context_length\",\"new\":4096,\"old\":8192}]");
+	ck_assert(!configuration_contradicts(configuration_differences(&arena, asked->record, told->record), &words));
+	ck_assert(configuration_contradicts(configuration_differences(&arena, told->record, asked->record), &words));
+	ck_assert_str_eq(buffer_text(&words), "C.context_length 4096 -> 8192");
+	buffer_close(&words);
+	configuration_release(asked);
+	configuration_release(told);
+}
+END_TEST
+
+/* That something is known which was not is no contradiction, that it is not known any more is one; fields of one record alone count. */
+START_TEST(learning_is_no_contradiction)
+{
+	struct configuration *less = make_record("m", NULL, 0), *more = make_record("m", "{\"C\":{\"dtype\":{\"value\":\"bf16\",\"source\":\"s\"},\"parallel\":{\"value\":2,\"source\":\"s\"}}}", 0);
+	struct buffer words;
+
+	buffer_init(&words, 400);
+	ck_assert_uint_eq(json_count(configuration_differences(&arena, less->record, more->record)), 2);
+	ck_assert(!configuration_contradicts(configuration_differences(&arena, less->record, more->record), &words));
+	ck_assert(configuration_contradicts(configuration_differences(&arena, more->record, less->record), &words));
+	ck_assert_str_eq(buffer_text(&words), "C.dtype \"bf16\" -> null, C.parallel 2 -> null");
+	buffer_close(&words);
+	configuration_release(less);
+	configuration_release(more);
+}
+END_TEST
+
+/* Every kind is in the registry, under its own name but for the simulator's. */
+START_TEST(kinds_are_registered)
+{
+	for (size_t i = 0; i < COUNT_OF(adapters); i++) {
+		ck_assert_ptr_eq(runtime_adapter_get(adapters[i]->kind), adapters[i]);
+		ck_assert_ptr_nonnull(strstr(runtime_adapter_kinds(), adapters[i]->kind));
+	}
+	ck_assert_ptr_eq(runtime_adapter_get("simulator"), &openai_adapter);
+	ck_assert_ptr_null(runtime_adapter_get("gpt"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("adapters");
+	TCase *tests = tcase_create("all");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_loop_test(tests, requests_are_in_the_kind_s_own_words, 0, COUNT_OF(requests));
+	tcase_add_test(tests, requests_go_without);
+	tcase_add_test(tests, sampling_is_refused_by_name);
+	tcase_add_loop_test(tests, streams_are_read, 0, COUNT_OF(streams));
+	tcase_add_test(tests, effective_sampling_is_read);
+	tcase_add_loop_test(tests, errors_have_one_taxonomy, 0, COUNT_OF(errors));
+	tcase_add_test(tests, extras_are_given_up);
+	tcase_add_loop_test(tests, probes_find_fields, 0, COUNT_OF(probes));
+	tcase_add_test(tests, nonsense_is_no_fact);
+	tcase_add_test(tests, models_have_several_names);
+	tcase_add_test(tests, prompts_are_counted);
+	tcase_add_test(tests, lines_are_read);
+	tcase_add_test(tests, effective_beats_requested);
+	tcase_add_test(tests, learning_is_no_contradiction);
+	tcase_add_test(tests, kinds_are_registered);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
