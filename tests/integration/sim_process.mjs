@@ -32,7 +32,7 @@ await test('vLLM refuses connections until it is ready, and says so in its log',
 	await until('ready', async () => (await ask(sim.port, 'GET', '/health')).status === 200);
 	for (const line of [/^\(APIServer pid=\d+\) INFO .*vLLM server version 0\.29\.0, serving model reprise-sim$/m, /^\(APIServer pid=\d+\) .*non-default args: \{/m,
 		/^\(EngineCore pid=\d+\) .*Using FLASH_ATTN attention backend out of potential backends: \[/m, /^\(APIServer pid=\d+\) INFO: {5}Application startup complete\.$/m, /^a line of its own$/m])
-		check(line.test(sim.child.errors), `${line}: ${sim.child.errors}`);
+		await until(String(line), () => line.test(sim.child.errors));
 	sim.child.kill('SIGTERM');
 	equal((await exitOf(sim.child)).code, 0, 'end');
 });
@@ -45,7 +45,7 @@ await test('the others answer 503 in their own words, and can be told to refuse'
 		equal([early.status, JSON.parse(early.text)], [503, wanted], kind);
 		equal((await ask(sim.port, 'POST', '/v1/chat/completions', '{"messages":[]}')).status, 503, 'chat');
 		await until('ready', async () => (await ask(sim.port, 'GET', path)).status === 200);
-		check(sim.child.errors.includes(line), sim.child.errors);
+		await until(line, () => sim.child.errors.includes(line));
 		sim.child.kill('SIGTERM');
 		await exitOf(sim.child);
 	}

@@ -32,7 +32,9 @@ enum phase {
 	PHASE_ABANDONED, /* the client is gone, the runtime goes on */
 };
 
-enum step { STEP_WHOLE, STEP_LOADING, STEP_LOADED, STEP_START, STEP_REASONING, STEP_TEXT, STEP_ERROR, STEP_FINISH, STEP_USAGE, STEP_END, STEP_NONE };
+enum step {
+	STEP_WHOLE, STEP_LOADING, STEP_LOADED, STEP_START, STEP_REASONING, STEP_TEXT, STEP_ERROR, STEP_FINISH, STEP_USAGE, STEP_END, STEP_NONE
+};
 
 struct exchange {
 	struct sim *sim;
@@ -674,7 +676,8 @@ static bool has_free_slot(const struct sim *sim)
 	return sim->script->options.slots == 0 || sim->runtime.running < (uint64_t)sim->script->options.slots;
 }
 
-/* Those that wait get the free slots in the order in which they came. One that is answered at once comes back here; the outer call goes on. */
+/* Those that wait get the free slots in the order in which they came. One that is answered at once comes back here; the outer call
+ * goes on. */
 static void start_waiting(struct sim *sim)
 {
 	static bool starting;
@@ -753,7 +756,8 @@ static void begin(struct exchange *exchange)
 	look_at_runtime(exchange);
 	exchange->reply.breaks_off = exchange->fault.kind == FAULT_EOF || exchange->fault.kind == FAULT_ERROR_EVENT;
 	answer_make(&exchange->fault, &exchange->arena, &exchange->reply);
-	exchange->dialect->prepare(&exchange->reply, &exchange->arena);
+	if (exchange->dialect->prepare != NULL)
+		exchange->dialect->prepare(&exchange->reply, &exchange->arena);
 	exchange->step = !exchange->streaming ? STEP_WHOLE :
 		exchange->reply.loaded_now && exchange->dialect->print_load != NULL ? STEP_LOADING : STEP_START;
 	if (has_free_slot(sim)) {

@@ -21,7 +21,7 @@ struct dialect {
 	void (*print_error)(const struct refusal *refusal, const char *message, struct buffer *out);
 	const char *malformed; /* refusal.code of a body that is no JSON; NULL: as that of any other bad request */
 
-	void (*prepare)(struct reply *reply, struct arena *arena); /* before the first print */
+	void (*prepare)(struct reply *reply, struct arena *arena); /* before the first print; NULL: nothing to prepare */
 	void (*print_headers)(const struct reply *reply, struct buffer *out); /* NULL: none */
 	void (*print_whole)(const struct reply *reply, struct buffer *out);
 	void (*print_load)(const struct reply *reply, bool done, struct buffer *out); /* around a load; NULL: silence */

@@ -8,7 +8,6 @@
 
 enum {
 	PAGE_BYTES_MAX = 64 * 1024,
-	PREFIX_BYTES_MAX = 16 * 1024,
 	PROMPT_MS_PER_TOKEN = 1, TEXT_MS_PER_TOKEN = 10, /* told in `timings`; no clock */
 };
 
@@ -213,11 +212,6 @@ static void print_error_event(const struct reply *reply, struct buffer *out)
 
 /* ---- Answers: what both paths tell ---- */
 
-static uint64_t answer_tokens(const struct reply *reply)
-{
-	return reply->text_tokens + reply->reasoning_tokens;
-}
-
 static void print_rate(const char *name, uint64_t count, uint64_t ms_per_token, struct buffer *out)
 {
 	uint64_t ms = count * ms_per_token;
@@ -231,7 +225,7 @@ static void print_timings(const struct reply *reply, struct buffer *out)
 	buffer_printf(out, "\"timings\":{\"cache_n\":%" PRIu64 ",", reply->cached_tokens);
 	print_rate("prompt", reply->prompt_tokens - reply->cached_tokens, PROMPT_MS_PER_TOKEN, out);
 	buffer_add_char(out, ',');
-	print_rate("predicted", answer_tokens(reply), TEXT_MS_PER_TOKEN, out);
+	print_rate("predicted", reply_tokens(reply), TEXT_MS_PER_TOKEN, out);
 	buffer_add_char(out, '}');
 }
 
@@ -251,21 +245,14 @@ static void print_prefix(const struct reply *reply, const char *object, struct b
 
 static void prepare_chat(struct reply *reply, struct arena *arena)
 {
-	struct buffer out;
-
-	buffer_init(&out, PREFIX_BYTES_MAX + 6 * strlen(reply->model));
-	buffer_add_text(&out, "data: ");
-	print_prefix(reply, "chat.completion.chunk", &out);
-	CHECK(!out.overflow);
-	reply->prefix = arena_bytes(arena, buffer_bytes(&out));
-	buffer_close(&out);
+	print_prefix_once(reply, arena, print_prefix);
 }
 
 static void print_usage_member(const struct reply *reply, struct buffer *out)
 {
 	buffer_printf(out, "\"usage\":{\"completion_tokens\":%" PRIu64 ",\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64
-		",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64 "}}", answer_tokens(reply), reply->prompt_tokens,
-		answer_tokens(reply) + reply->prompt_tokens, reply->cached_tokens);
+		",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64 "}}", reply_tokens(reply), reply->prompt_tokens,
+		reply_tokens(reply) + reply->prompt_tokens, reply->cached_tokens);
 }
 
 static void print_verbose(const struct reply *reply, struct buffer *out)
@@ -335,23 +322,11 @@ static void print_chat_usage(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "}\n\n");
 }
 
-static void print_chat_end(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	buffer_add_text(out, "data: [DONE]\n\n");
-}
-
 /* ---- /completion ---- */
-
-static void prepare_completion(struct reply *reply, struct arena *arena)
-{
-	(void)reply;
-	(void)arena;
-}
 
 static void print_completion_counts(const struct reply *reply, struct buffer *out)
 {
-	buffer_printf(out, "\"id_slot\":%d,\"tokens_predicted\":%" PRIu64 ",\"tokens_evaluated\":%" PRIu64, reply->slot, answer_tokens(reply),
+	buffer_printf(out, "\"id_slot\":%d,\"tokens_predicted\":%" PRIu64 ",\"tokens_evaluated\":%" PRIu64, reply->slot, reply_tokens(reply),
 		reply->prompt_tokens);
 }
 
@@ -369,7 +344,7 @@ static void print_completion_rest(const struct reply *reply, struct buffer *out)
 	print_bytes(reply->ask->prompt, out);
 	buffer_printf(out, ",\"has_new_line\":%s,\"truncated\":false,\"stop_type\":\"%s\",\"stopping_word\":", has_line ? "true" : "false", type);
 	print_text(reply->stop_hit != NULL ? reply->stop_hit : "", out);
-	buffer_printf(out, ",\"tokens_cached\":%" PRIu64 ",", reply->prompt_tokens + answer_tokens(reply));
+	buffer_printf(out, ",\"tokens_cached\":%" PRIu64 ",", reply->prompt_tokens + reply_tokens(reply));
 	print_timings(reply, out);
 }
 
@@ -382,12 +357,6 @@ static void print_completion(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, ",\"stop\":true,");
 	print_completion_rest(reply, out);
 	buffer_add_char(out, '}');
-}
-
-static void print_nothing(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	(void)out;
 }
 
 static void print_completion_piece(const struct reply *reply, bool reasoning, struct bytes piece, struct buffer *out)
@@ -657,7 +626,7 @@ static const struct dialect chat_dialect = {
 	.print_finish = print_chat_finish,
 	.print_usage = print_chat_usage,
 	.print_error_event = print_error_event,
-	.print_end = print_chat_end,
+	.print_end = print_done,
 };
 
 /* Ends with the object that has "stop": true, no [DONE]. */
@@ -667,7 +636,6 @@ static const struct dialect completion_dialect = {
 	.ping = ":\n\n",
 	.read_ask = read_completion,
 	.print_error = print_error,
-	.prepare = prepare_completion,
 	.print_whole = print_completion,
 	.print_start = print_nothing,
 	.print_piece = print_completion_piece,

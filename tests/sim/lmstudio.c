@@ -8,7 +8,6 @@
 
 enum {
 	PAGE_BYTES_MAX = 64 * 1024,
-	PREFIX_BYTES_MAX = 16 * 1024,
 	MESSAGE_BYTES_MAX = 512,
 	IDLE_MS = 5000, /* as Express says in its Keep-Alive header */
 	PARALLEL = 4,
@@ -47,12 +46,13 @@ static int read_tokens(const struct json *body, const char *name, struct ask *as
 	return json_get_number(body, name, -1) == -1 ? 0 : request_read_limit(body, name, ask, error);
 }
 
-static int read_ttl(const struct sim *sim, const struct json *body, struct ask *ask)
+static void read_ttl(const struct sim *sim, const struct json *body, struct ask *ask)
 {
 	double seconds = json_get_number(body, "ttl", 0);
 
-	ask->ttl_ms = seconds > 0 && seconds < 1e12 ? (int64_t)(seconds * 1e3) : sim->script->options.ttl_ms > 0 ? sim->script->options.ttl_ms : TTL_MS;
-	return 0;
+	ask->ttl_ms = sim->script->options.ttl_ms > 0 ? sim->script->options.ttl_ms : TTL_MS;
+	if (seconds > 0 && seconds < 1e12)
+		ask->ttl_ms = (int64_t)(seconds * 1e3);
 }
 
 /* MLX takes a seed and does not use it. */
@@ -74,7 +74,8 @@ static int read_openai(struct sim *sim, const struct http_connection *connection
 	ask->no_reasoning = effort != NULL && strcmp(effort, "none") == 0;
 	if (json_get(body, "messages") == NULL)
 		return request_refuse(ask, 400, plain, NULL, error, "'messages' field is required");
-	if (check_types(body, ask, error) != 0 || read_ttl(sim, body, ask) != 0 ||
+	read_ttl(sim, body, ask);
+	if (check_types(body, ask, error) != 0 ||
 	    request_read_stream(body, false, ask, error) != 0 ||
 	    request_read_seed(body, "seed", ask, error) != 0 ||
 	    request_read_messages(json_get(body, "messages"), arena, ask, error) != 0 ||
@@ -135,7 +136,8 @@ static int read_v1(struct sim *sim, const struct http_connection *connection, co
 		return request_refuse(ask, 400, "invalid_request", "reasoning", error, "'reasoning' must be one of: off, low, medium, high, on");
 	ask->no_reasoning = json_is(reasoning, JSON_STRING) && strcmp(reasoning->string.text, "off") == 0;
 	ask->seed_ignored = true;
-	if (check_types(body, ask, error) != 0 || read_ttl(sim, body, ask) != 0 ||
+	read_ttl(sim, body, ask);
+	if (check_types(body, ask, error) != 0 ||
 	    request_read_stream(body, false, ask, error) != 0 ||
 	    request_read_range(body, "temperature", 0, 1, error) != 0 ||
 	    request_read_temperature(body, 0.8, ask, error) != 0 ||
@@ -261,19 +263,12 @@ static void print_prefix(const struct reply *reply, const char *object, struct b
 
 static void prepare(struct reply *reply, struct arena *arena)
 {
-	struct buffer out;
-
-	buffer_init(&out, PREFIX_BYTES_MAX + 12 * strlen(reply->model));
-	buffer_add_text(&out, "data: ");
-	print_prefix(reply, "chat.completion.chunk", &out);
-	CHECK(!out.overflow);
-	reply->prefix = arena_bytes(arena, buffer_bytes(&out));
-	buffer_close(&out);
+	print_prefix_once(reply, arena, print_prefix);
 }
 
 static void print_counts(const struct reply *reply, struct buffer *out)
 {
-	uint64_t tokens = reply->text_tokens + reply->reasoning_tokens;
+	uint64_t tokens = reply_tokens(reply);
 
 	buffer_printf(out, "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64
 		",\"completion_tokens_details\":{\"reasoning_tokens\":%" PRIu64 "}}", reply->prompt_tokens, tokens, reply->prompt_tokens + tokens,
@@ -296,7 +291,7 @@ static void print_v0_members(const struct reply *reply, struct buffer *out)
 {
 	const struct kind_options *options = &reply->script->options;
 	bool mlx = strcmp(options->format, "mlx") == 0;
-	uint64_t tokens = reply->text_tokens + reply->reasoning_tokens;
+	uint64_t tokens = reply_tokens(reply);
 
 	if (reply->ask->variant != VARIANT_V0)
 		return;
@@ -331,12 +326,6 @@ static void print_whole(const struct reply *reply, struct buffer *out)
 	buffer_add_char(out, '}');
 }
 
-static void print_nothing(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	(void)out;
-}
-
 static void print_piece(const struct reply *reply, bool reasoning, struct bytes piece, struct buffer *out)
 {
 	buffer_add_bytes(out, reply->prefix);
@@ -363,17 +352,11 @@ static void print_usage(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "}\n\n");
 }
 
-static void print_end(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	buffer_add_text(out, "data: [DONE]\n\n");
-}
-
 /* ---- /api/v1/chat ---- */
 
 static void print_v1_whole(const struct reply *reply, struct buffer *out)
 {
-	uint64_t tokens = reply->text_tokens + reply->reasoning_tokens;
+	uint64_t tokens = reply_tokens(reply);
 
 	buffer_add_text(out, "{\"model_instance_id\":");
 	print_text(reply->model, out);
@@ -396,12 +379,6 @@ static void print_v1_whole(const struct reply *reply, struct buffer *out)
 	if (json_get_boolean(reply->ask->body, "store", true))
 		buffer_printf(out, ",\"response_id\":\"resp_%016" PRIx64 "\"", random_draw(1, reply->ordinal, RANDOM_ANSWER, 0));
 	buffer_add_char(out, '}');
-}
-
-static void prepare_v1(struct reply *reply, struct arena *arena)
-{
-	(void)reply;
-	(void)arena;
 }
 
 /* An event whose data is its type and nothing, or what the caller adds before print_event_end(). */
@@ -723,7 +700,7 @@ static const struct dialect openai_dialect = {
 	.print_finish = print_finish,
 	.print_usage = print_usage,
 	.print_error_event = print_error_event,
-	.print_end = print_end,
+	.print_end = print_done,
 };
 
 static const struct dialect v1_dialect = {
@@ -731,7 +708,6 @@ static const struct dialect v1_dialect = {
 	.event_end = "\n\n",
 	.read_ask = read_v1,
 	.print_error = print_v1_error,
-	.prepare = prepare_v1,
 	.print_whole = print_v1_whole,
 	.print_load = print_v1_load,
 	.print_start = print_v1_start,

@@ -274,8 +274,8 @@ static int read_v1(struct sim *sim, const struct http_connection *connection, co
 /* What does not fit is left out without a word, unless `truncate` is false. */
 static int fit_context(const struct sim *sim, struct arena *arena, struct ask *ask, struct error *error)
 {
-	double asked = json_get_number(json_get(ask->body, "options"), "num_ctx", 0);
-	uint64_t context = ask->variant != VARIANT_V1 && asked >= 1 && asked < 0x1p53 ? (uint64_t)asked : (uint64_t)sim->script->options.context_tokens;
+	double asked = ask->variant != VARIANT_V1 ? json_get_number(json_get(ask->body, "options"), "num_ctx", 0) : 0;
+	uint64_t context = asked >= 1 && asked < 0x1p53 ? (uint64_t)asked : (uint64_t)sim->script->options.context_tokens;
 	bool shift = ask->variant == VARIANT_V1 || json_get_boolean(ask->body, "shift", true);
 	uint64_t prompt = token_count(ask->prompt);
 
@@ -379,7 +379,7 @@ static void print_count(const char *name, uint64_t value, struct buffer *out)
 static void print_native_end_members(const struct reply *reply, struct buffer *out)
 {
 	uint64_t load = reply->ask->loads_only == NULL ? reply->load_ms * 1000000 : 0; /* not told of a mere load */
-	uint64_t tokens = reply->text_tokens + reply->reasoning_tokens;
+	uint64_t tokens = reply_tokens(reply);
 	uint64_t prompt = (reply->prompt_tokens - reply->cached_tokens) * PROMPT_NS_PER_TOKEN, text = tokens * TEXT_NS_PER_TOKEN;
 
 	buffer_printf(out, ",\"done\":true,\"done_reason\":\"%s\"", reply->finish);
@@ -397,12 +397,6 @@ static void print_native(const struct reply *reply, struct buffer *out)
 	buffer_add_bytes(out, reply->prefix);
 	print_native_text(reply, reply->text, reply->reasoning, out);
 	print_native_end_members(reply, out);
-}
-
-static void print_nothing(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	(void)out;
 }
 
 static void print_native_piece(const struct reply *reply, bool reasoning, struct bytes piece, struct buffer *out)
@@ -439,19 +433,12 @@ static void print_v1_prefix(const struct reply *reply, const char *object, struc
 
 static void prepare_v1(struct reply *reply, struct arena *arena)
 {
-	struct buffer out;
-
-	buffer_init(&out, PREFIX_BYTES_MAX + 6 * strlen(reply->model));
-	buffer_add_text(&out, "data: ");
-	print_v1_prefix(reply, "chat.completion.chunk", &out);
-	CHECK(!out.overflow);
-	reply->prefix = arena_bytes(arena, buffer_bytes(&out));
-	buffer_close(&out);
+	print_prefix_once(reply, arena, print_v1_prefix);
 }
 
 static void print_v1_counts(const struct reply *reply, struct buffer *out)
 {
-	uint64_t tokens = reply->text_tokens + reply->reasoning_tokens;
+	uint64_t tokens = reply_tokens(reply);
 
 	buffer_printf(out, "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64 "}", reply->prompt_tokens,
 		tokens, reply->prompt_tokens + tokens);
@@ -493,12 +480,6 @@ static void print_v1_usage(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "],");
 	print_v1_counts(reply, out);
 	buffer_add_text(out, "}\n\n");
-}
-
-static void print_v1_end(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	buffer_add_text(out, "data: [DONE]\n\n");
 }
 
 /* ---- The other paths ---- */
@@ -693,7 +674,7 @@ static const struct dialect v1_dialect = {
 	.print_finish = print_v1_finish,
 	.print_usage = print_v1_usage,
 	.print_error_event = print_v1_error_event,
-	.print_end = print_v1_end,
+	.print_end = print_done,
 };
 
 static const struct dialect *dialect_of(const struct sim *sim, const struct http_connection *connection)

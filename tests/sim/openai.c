@@ -5,7 +5,7 @@
 #include "tests/sim/request.h"
 #include "workflow/base/check.h"
 
-enum { STOPS_MAX = 4, PREFIX_BYTES_MAX = 16 * 1024, PAGE_BYTES_MAX = 8 * 1024 };
+enum { STOPS_MAX = 4, PAGE_BYTES_MAX = 8 * 1024 };
 
 /* ---- The request ---- */
 
@@ -88,7 +88,8 @@ static void print_error(const struct refusal *refusal, const char *message, stru
 
 	buffer_add_text(out, "{\"error\":{\"message\":");
 	print_text(message, out);
-	buffer_printf(out, ",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}", type, refusal->code != NULL ? refusal->code : status == 400 ? "invalid_request" : "simulated");
+	buffer_printf(out, ",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}", type,
+		refusal->code != NULL ? refusal->code : status == 400 ? "invalid_request" : "simulated");
 }
 
 /* What all chunks and the whole answer begin with; printed once, since a long answer has thousands of chunks. */
@@ -102,19 +103,12 @@ static void print_prefix(const struct reply *reply, const char *object, struct b
 
 static void prepare(struct reply *reply, struct arena *arena)
 {
-	struct buffer out;
-
-	buffer_init(&out, PREFIX_BYTES_MAX + 6 * strlen(reply->model));
-	buffer_add_text(&out, "data: ");
-	print_prefix(reply, "chat.completion.chunk", &out);
-	CHECK(!out.overflow);
-	reply->prefix = arena_bytes(arena, buffer_bytes(&out));
-	buffer_close(&out);
+	print_prefix_once(reply, arena, print_prefix);
 }
 
 static void print_counts(const struct reply *reply, struct buffer *out)
 {
-	uint64_t completion = reply->text_tokens + reply->reasoning_tokens;
+	uint64_t completion = reply_tokens(reply);
 
 	buffer_printf(out, "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
 		"\"prompt_tokens_details\":{\"cached_tokens\":0},\"completion_tokens_details\":{\"reasoning_tokens\":%llu}}",
@@ -171,12 +165,6 @@ static void print_error_event(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "data: ");
 	print_error(&(struct refusal){.status = 500}, "the simulator was told to fail", out);
 	buffer_add_text(out, "\n\n");
-}
-
-static void print_end(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	buffer_add_text(out, "data: [DONE]\n\n");
 }
 
 /* ---- The other paths ---- */
@@ -236,7 +224,7 @@ static const struct dialect chat_dialect = {
 	.print_finish = print_finish,
 	.print_usage = print_usage,
 	.print_error_event = print_error_event,
-	.print_end = print_end,
+	.print_end = print_done,
 };
 
 static const struct dialect *dialect_of(const struct sim *sim, const struct http_connection *connection)

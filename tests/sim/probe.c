@@ -1,16 +1,15 @@
 /* The fake probes. Start at probe_run(). */
 #include "tests/sim/probe.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/sim/file.h"
+#include "tests/sim/process.h"
 #include "workflow/base/check.h"
 #include "workflow/base/json.h"
 
@@ -104,18 +103,11 @@ static const struct json *read_json(struct arena *arena, const char *path, struc
 /* The settings, the simulator's own word on its memory if they name it, and what goes before both: a number for this call. */
 static int read_settings(struct probe *probe, uint64_t call, struct error *error)
 {
-	static const char *const known[] = {"mode", "slowMs", "memory", "usedMiB", "sharedBytes", "totalMiB", "name", "uuid", "driver", "computeCap"};
 	const char *memory_path = getenv("REPRISE_SIM_MEMORY");
 	const struct json *settings = probe->settings, *memory;
 
-	for (size_t i = 0; json_is(settings, JSON_OBJECT) && i < settings->object.count; i++) {
-		bool found = false;
-
-		for (size_t k = 0; k < COUNT_OF(known); k++)
-			found = found || strcmp(known[k], settings->object.members[i].name) == 0;
-		if (!found)
-			return error_set(error, ERR_INVALID, "/%.60s: not known", settings->object.members[i].name);
-	}
+	if (settings != NULL && members_check(settings, "/", "mode slowMs memory usedMiB sharedBytes totalMiB name uuid driver computeCap ", error) != 0)
+		return ERR_INVALID;
 	if (json_get_text(settings, "memory") != NULL)
 		memory_path = json_get_text(settings, "memory");
 	if (memory_path != NULL) {
@@ -140,14 +132,6 @@ static uint64_t total_mib(const struct probe *probe)
 	double total = json_get_number(probe->settings, "totalMiB", TOTAL_MIB);
 
 	return total >= 0 && total < 0x1p53 ? (uint64_t)total : TOTAL_MIB;
-}
-
-static void sleep_ms(double ms)
-{
-	struct timespec time = {.tv_sec = (time_t)(ms / 1e3), .tv_nsec = (long)((uint64_t)ms % 1000) * 1000000};
-
-	while (nanosleep(&time, &time) != 0 && errno == EINTR)
-		;
 }
 
 /* ---- nvidia-smi ---- */
@@ -349,7 +333,7 @@ static int run_typeperf(struct probe *probe, int count, char **arguments)
 	fputs("\r\n", stdout);
 	for (long i = 0; i < samples; i++) {
 		if (i > 0) {
-			sleep_ms((double)interval * 1e3);
+			sleep_ms((uint64_t)interval * 1000);
 			if (read_settings(probe, count_call(probe->path), &error) != 0)
 				break;
 			find_counter(probe, path, &of_processes, &value);
@@ -424,7 +408,7 @@ int probe_run(int count, char **arguments)
 	}
 	slow_ms = json_get_number(probe.settings, "slowMs", 5000);
 	if (probe.mode == MODE_SLOW)
-		sleep_ms(slow_ms < 0 ? 0 : slow_ms > PROBE_SLOW_MAX_MS ? PROBE_SLOW_MAX_MS : slow_ms);
+		sleep_ms(slow_ms < 0 ? 0 : slow_ms > PROBE_SLOW_MAX_MS ? PROBE_SLOW_MAX_MS : (uint64_t)slow_ms);
 	if (strcmp(name, "nvidia-smi") == 0)
 		status = run_nvidia_smi(&probe, count, arguments);
 	else if (strcmp(name, "powershell.exe") == 0)

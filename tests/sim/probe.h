@@ -5,7 +5,13 @@
 
 #include <stdbool.h>
 
-enum { PROBE_BYTES_MAX = 1024 * 1024, PROBE_STEPS_MAX = 10 * 1000, PROBE_SAMPLES_MAX = 1000, PROBE_FIELDS_MAX = 64, PROBE_SLOW_MAX_MS = 10 * 60 * 1000 };
+enum {
+	PROBE_BYTES_MAX = 1024 * 1024, /* of the settings */
+	PROBE_STEPS_MAX = 10 * 1000,   /* of a list in them */
+	PROBE_SAMPLES_MAX = 1000,      /* of one typeperf */
+	PROBE_FIELDS_MAX = 64,         /* of one query of nvidia-smi */
+	PROBE_SLOW_MAX_MS = 10 * 60 * 1000,
+};
 
 /* By the name of the program; the path before it does not count. */
 bool probe_is_name(const char *program);

@@ -9,11 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/sim/file.h"
 #include "tests/sim/refusals.h"
 #include "tests/sim/sim.h"
 #include "workflow/base/check.h"
 
-enum { CHILD_LOOK_MS = 20, PATH_BYTES_MAX = 4096 };
+enum { CHILD_LOOK_MS = 20, PATH_BYTES_MAX = 4096, LOG_BYTES_MAX = 8 * 1024 };
 
 /* ---- The script's "process" ---- */
 
@@ -81,29 +82,14 @@ static int read_memory(struct process *process, const struct json *memory, struc
 {
 	if (memory == NULL)
 		return 0;
+	if (members_check(memory, "/process/memory", "file usedMiB sharedBytes ", error) != 0)
+		return ERR_INVALID;
 	process->memory_path = json_get_text(memory, "file");
 	if (process->memory_path == NULL || strlen(process->memory_path) > PATH_BYTES_MAX - 8)
 		return error_set(error, ERR_INVALID, "/process/memory/file: must be a path");
 	if (read_steps(memory, "usedMiB", &process->used_mib, error) != 0)
 		return ERR_INVALID;
 	return read_steps(memory, "sharedBytes", &process->shared_bytes, error);
-}
-
-static int refuse_unknown(const struct json *json, struct error *error)
-{
-	static const char *const known[] = {"startMs", "start", "log", "refuse", "unsupported", "noise", "ignoreTermMs", "childMs", "memory"};
-
-	if (!json_is(json, JSON_OBJECT))
-		return error_set(error, ERR_INVALID, "/process: must be an object");
-	for (size_t i = 0; i < json->object.count; i++) {
-		bool found = false;
-
-		for (size_t k = 0; k < COUNT_OF(known); k++)
-			found = found || strcmp(known[k], json->object.members[i].name) == 0;
-		if (!found)
-			return error_set(error, ERR_INVALID, "/process: \"%.60s\" is not known; README.md has the table", json->object.members[i].name);
-	}
-	return 0;
 }
 
 int process_read(struct sim *sim, struct error *error)
@@ -115,7 +101,8 @@ int process_read(struct sim *sim, struct error *error)
 	*process = (struct process){.script = script_hold(sim->script), .refuses_while_starting = sim->kind->refuses_while_starting, .child_ms = -1};
 	if (json == NULL)
 		return 0;
-	if (refuse_unknown(json, error) != 0 || read_time(json, "startMs", SCRIPT_TIME_MAX_MS, &process->start_ms, error) != 0 ||
+	if (members_check(json, "/process", "startMs start log refuse unsupported noise ignoreTermMs childMs memory ", error) != 0 ||
+	    read_time(json, "startMs", SCRIPT_TIME_MAX_MS, &process->start_ms, error) != 0 ||
 	    read_time(json, "noise", PROCESS_NOISE_MAX, &process->noise, error) != 0 ||
 	    read_time(json, "ignoreTermMs", SCRIPT_TIME_MAX_MS, &process->ignore_term_ms, error) != 0 ||
 	    read_time(json, "childMs", PROCESS_CHILD_MAX_MS, &process->child_ms, error) != 0 ||
@@ -139,18 +126,19 @@ static void log_line(const struct sim *sim, bool engine, const char *format, ...
 static void log_line(const struct sim *sim, bool engine, const char *format, ...)
 {
 	int pid = engine && sim->process.child > 0 ? (int)sim->process.child : (int)getpid();
+	char line[LOG_BYTES_MAX], prefix[64] = "";
 	va_list arguments;
 
-	switch (sim->kind->bit) {
-	case KIND_VLLM: fprintf(stderr, "(%s pid=%d) ", engine ? "EngineCore" : "APIServer", pid); break;
-	case KIND_SGLANG: fputs(engine ? "[TP0] " : "", stderr); break;
-	case KIND_LMSTUDIO: fputs("[LM STUDIO SERVER] ", stderr); break;
-	default: break;
-	}
+	if (sim->kind->bit == KIND_VLLM)
+		snprintf(prefix, sizeof(prefix), "(%s pid=%d) ", engine ? "EngineCore" : "APIServer", pid);
+	else if (sim->kind->bit == KIND_SGLANG && engine)
+		snprintf(prefix, sizeof(prefix), "[TP0] ");
+	else if (sim->kind->bit == KIND_LMSTUDIO)
+		snprintf(prefix, sizeof(prefix), "[LM STUDIO SERVER] ");
 	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
+	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
-	fputc('\n', stderr);
+	fprintf(stderr, "%s%s\n", prefix, line); /* in one write: who follows the log never sees a prefix alone */
 }
 
 static void log_start(const struct sim *sim)
@@ -230,15 +218,15 @@ static void log_refusal(const struct sim *sim)
 		log_line(sim, false, "main: exiting due to model loading error");
 }
 
-/* ---- Starting ---- */
-
-static void sleep_ms(int ms)
+void sleep_ms(uint64_t ms)
 {
-	struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+	struct timespec time = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
 
 	while (nanosleep(&time, &time) != 0)
 		;
 }
+
+/* ---- Starting ---- */
 
 static void write_memory(const struct process *process, uint64_t used_mib, uint64_t shared_bytes, int pid)
 {
@@ -275,7 +263,7 @@ _Noreturn static void be_child(const struct process *process, pid_t parent)
 {
 	while (getppid() == parent)
 		sleep_ms(CHILD_LOOK_MS);
-	sleep_ms(process->child_ms);
+	sleep_ms((uint64_t)process->child_ms);
 	if (process->memory_path != NULL)
 		write_memory(process, 0, 0, 0);
 	_exit(0);
@@ -296,7 +284,7 @@ int process_begin(struct sim *sim)
 		fprintf(stderr, "%s\n", json_at(process->log, i)->string.text);
 	if (process->refusal == NULL)
 		return 0;
-	sleep_ms(process->start_ms);
+	sleep_ms((uint64_t)process->start_ms);
 	log_refusal(sim);
 	return process->refusal->status;
 }

@@ -47,5 +47,6 @@ void process_close(struct sim *sim);
 
 /* The memory file, for the fake probes: what is in use after so many requests. */
 void process_tell_memory(struct sim *sim);
+void sleep_ms(uint64_t ms); /* nothing else happens meanwhile */
 /* End at once, as one that crashes: no cleaning up, connections are cut by the system. */
 _Noreturn void process_die(struct sim *sim, int status);

@@ -7,7 +7,7 @@
 
 #include "workflow/base/check.h"
 
-enum { REFUSAL_BYTES_MAX = 16 * 1024, MESSAGE_BYTES_MAX = 512 };
+enum { REFUSAL_BYTES_MAX = 16 * 1024, PREFIX_BYTES_MAX = 16 * 1024, MESSAGE_BYTES_MAX = 512 };
 
 /* ---- Reading ---- */
 
@@ -291,6 +291,37 @@ void print_bytes(struct bytes text, struct buffer *out)
 void print_number(uint64_t number, struct buffer *out)
 {
 	buffer_printf(out, "%llu", (unsigned long long)number);
+}
+
+void print_nothing(const struct reply *reply, struct buffer *out)
+{
+	(void)reply;
+	(void)out;
+}
+
+void print_done(const struct reply *reply, struct buffer *out)
+{
+	(void)reply;
+	buffer_add_text(out, "data: [DONE]\n\n");
+}
+
+/* Names in it may be as long as a body, and longer when they are escaped. */
+void print_prefix_once(struct reply *reply, struct arena *arena,
+	void (*print)(const struct reply *reply, const char *object, struct buffer *out))
+{
+	struct buffer out;
+
+	buffer_init(&out, (size_t)12 * HTTP_BODY_MAX + PREFIX_BYTES_MAX);
+	buffer_add_text(&out, "data: ");
+	print(reply, "chat.completion.chunk", &out);
+	CHECK(!out.overflow);
+	reply->prefix = arena_bytes(arena, buffer_bytes(&out));
+	buffer_close(&out);
+}
+
+uint64_t reply_tokens(const struct reply *reply)
+{
+	return reply->text_tokens + reply->reasoning_tokens;
 }
 
 const struct json *request_parse(struct sim *sim, struct http_connection *connection, struct arena *arena)

@@ -42,6 +42,14 @@ void print_text(const char *text, struct buffer *out); /* a JSON string */
 void print_bytes(struct bytes text, struct buffer *out);
 void print_number(uint64_t number, struct buffer *out);
 
+/* What several dialects print: nothing; the end mark of OpenAI's streams; and what all chunks of such a stream begin with, printed once
+ * into reply->prefix, since a long answer has thousands of them. */
+void print_nothing(const struct reply *reply, struct buffer *out);
+void print_done(const struct reply *reply, struct buffer *out);
+void print_prefix_once(struct reply *reply, struct arena *arena,
+	void (*print)(const struct reply *reply, const char *object, struct buffer *out));
+uint64_t reply_tokens(const struct reply *reply); /* of text and reasoning */
+
 /* The body of a request that is answered at once; NULL: it was refused already. Ends with the arena. */
 const struct json *request_parse(struct sim *sim, struct http_connection *connection, struct arena *arena);
 void reply_json(struct http_connection *connection, int status, struct buffer *body); /* closes the buffer */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/file.h"
 #include "workflow/base/check.h"
 #include "workflow/base/json.h"
 
@@ -60,23 +61,6 @@ double random_unit(uint64_t draw)
 
 /* ---- Reading ---- */
 
-/* known: names, each followed by a space. */
-static int refuse_unknown(const struct json *object, const char *where, const char *known, struct error *error)
-{
-	if (!json_is(object, JSON_OBJECT))
-		return error_set(error, ERR_INVALID, "%s: must be an object", where);
-	for (size_t i = 0; i < object->object.count; i++) {
-		const struct json_member *member = &object->object.members[i];
-		bool found = false;
-
-		for (const char *at = known; *at != '\0' && !found; at += strcspn(at, " ") + 1)
-			found = strcspn(at, " ") == member->name_len && memcmp(at, member->name, member->name_len) == 0;
-		if (!found)
-			return error_set(error, ERR_INVALID, "%s: \"%.60s\" is not known; known: %s", where, member->name, known);
-	}
-	return 0;
-}
-
 /* Absent: *number stays as it is. */
 static int read_integer(const struct json *object, const char *where, const char *name, double min, double max, double *number,
 	struct error *error)
@@ -118,7 +102,7 @@ static int read_answer(struct answer *answer, const struct json *json, const cha
 {
 	const struct json *weight = json_get(json, "weight");
 
-	if (refuse_unknown(json, where, "text reasoning weight ", error) != 0)
+	if (members_check(json, where, "text reasoning weight ", error) != 0)
 		return ERR_INVALID;
 	if (json_get_text(json, "text") == NULL)
 		return error_set(error, ERR_INVALID, "%s/text: must be a string", where);
@@ -158,7 +142,7 @@ static int read_answers(struct script *script, const struct json *json, struct e
 
 	if (json == NULL)
 		return 0;
-	if (refuse_unknown(json, "/answer", "mode answers greedy schedule ", error) != 0)
+	if (members_check(json, "/answer", "mode answers greedy schedule ", error) != 0)
 		return ERR_INVALID;
 	for (int i = 0; i < MODE_COUNT; i++) {
 		if (mode != NULL && strcmp(mode, mode_names[i]) == 0)
@@ -237,7 +221,7 @@ static int read_rule(struct script *script, const struct json *json, size_t inde
 	char where[64];
 
 	snprintf(where, sizeof(where), "/faults/%zu", index);
-	if (refuse_unknown(json, where, "on match times kind afterBytes status retryAfter exitCode ", error) != 0)
+	if (members_check(json, where, "on match times kind afterBytes status retryAfter exitCode ", error) != 0)
 		return ERR_INVALID;
 	rule->fault.status = 500;
 	rule->fault.retry_after = -1;
@@ -275,7 +259,7 @@ static int read_cadence(struct cadence *cadence, const struct json *json, struct
 
 	if (json == NULL)
 		return 0;
-	if (refuse_unknown(json, where, "firstByteMs chunkMs jitterMs pauseMs pingMs tokensPerChunk splitUtf8 ", error) != 0 ||
+	if (members_check(json, where, "firstByteMs chunkMs jitterMs pauseMs pingMs tokensPerChunk splitUtf8 ", error) != 0 ||
 	    read_int(json, where, "firstByteMs", 0, SCRIPT_TIME_MAX_MS, &cadence->first_byte_ms, error) != 0 ||
 	    read_int(json, where, "chunkMs", 0, SCRIPT_TIME_MAX_MS, &cadence->chunk_ms, error) != 0 ||
 	    read_int(json, where, "jitterMs", 0, SCRIPT_TIME_MAX_MS, &cadence->jitter_ms, error) != 0 ||
@@ -293,7 +277,7 @@ static int read_script(struct script *script, const struct json *json, enum kind
 	const struct json *faults = json_get(json, "faults");
 	double seed = (double)script->seed;
 
-	if (refuse_unknown(json, "/", "seed model answer cadence options faults process ", error) != 0)
+	if (members_check(json, "/", "seed model answer cadence options faults process ", error) != 0)
 		return ERR_INVALID;
 	if (json_get(json, "model") != NULL && json_get_text(json, "model") == NULL)
 		return error_set(error, ERR_INVALID, "/model: must be a string");

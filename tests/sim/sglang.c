@@ -7,7 +7,7 @@
 #include "workflow/base/check.h"
 
 enum variant { VARIANT_CHAT, VARIANT_GENERATE };
-enum { PAGE_BYTES_MAX = 64 * 1024, PREFIX_BYTES_MAX = 16 * 1024, IDLE_MS = 5000, EOS_TOKEN = 2, RUNNING_MAX = 256, NEW_TOKENS = 128 };
+enum { PAGE_BYTES_MAX = 64 * 1024, IDLE_MS = 5000, EOS_TOKEN = 2, RUNNING_MAX = 256, NEW_TOKENS = 128 };
 
 /* ---- The request ---- */
 
@@ -171,19 +171,12 @@ static void print_prefix(const struct reply *reply, const char *object, struct b
 
 static void prepare(struct reply *reply, struct arena *arena)
 {
-	struct buffer out;
-
-	buffer_init(&out, 8 * HTTP_BODY_MAX + PREFIX_BYTES_MAX); /* the name may be as long as a body */
-	buffer_add_text(&out, "data: ");
-	print_prefix(reply, "chat.completion.chunk", &out);
-	CHECK(!out.overflow);
-	reply->prefix = arena_bytes(arena, buffer_bytes(&out));
-	buffer_close(&out);
+	print_prefix_once(reply, arena, print_prefix);
 }
 
 static void print_counts(const struct reply *reply, struct buffer *out)
 {
-	uint64_t tokens = reply->text_tokens + reply->reasoning_tokens;
+	uint64_t tokens = reply_tokens(reply);
 
 	buffer_printf(out, "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"prompt_tokens_details\":",
 		reply->prompt_tokens, reply->prompt_tokens + tokens, tokens);
@@ -273,19 +266,7 @@ static void print_usage(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "}\n\n");
 }
 
-static void print_end(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	buffer_add_text(out, "data: [DONE]\n\n");
-}
-
 /* ---- /generate: each event tells the text from its beginning ---- */
-
-static void prepare_generate(struct reply *reply, struct arena *arena)
-{
-	(void)reply;
-	(void)arena;
-}
 
 static void print_generated(const struct reply *reply, size_t len, bool end, struct buffer *out)
 {
@@ -306,7 +287,7 @@ static void print_generated(const struct reply *reply, size_t len, bool end, str
 		buffer_add_char(out, '}');
 	}
 	buffer_printf(out, ",\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"cached_tokens\":%" PRIu64 ",\"weight_version\":",
-		reply->prompt_tokens, end ? reply->text_tokens + reply->reasoning_tokens : reply->sent_tokens, reply->cached_tokens);
+		reply->prompt_tokens, end ? reply_tokens(reply) : reply->sent_tokens, reply->cached_tokens);
 	print_text(reply->script->options.weight_version, out);
 	buffer_add_text(out, "}}");
 }
@@ -314,12 +295,6 @@ static void print_generated(const struct reply *reply, size_t len, bool end, str
 static void print_generate(const struct reply *reply, struct buffer *out)
 {
 	print_generated(reply, reply->text.len, true, out);
-}
-
-static void print_nothing(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	(void)out;
 }
 
 static void print_generate_piece(const struct reply *reply, bool reasoning, struct bytes piece, struct buffer *out)
@@ -436,7 +411,7 @@ static const struct dialect chat_dialect = {
 	.print_finish = print_finish,
 	.print_usage = print_usage,
 	.print_error_event = print_error_event,
-	.print_end = print_end,
+	.print_end = print_done,
 };
 
 static const struct dialect generate_dialect = {
@@ -444,14 +419,13 @@ static const struct dialect generate_dialect = {
 	.event_end = "\n\n",
 	.read_ask = read_generate,
 	.print_error = print_generate_error,
-	.prepare = prepare_generate,
 	.print_whole = print_generate,
 	.print_start = print_nothing,
 	.print_piece = print_generate_piece,
 	.print_finish = print_generate_finish,
 	.print_usage = print_nothing,
 	.print_error_event = print_generate_error_event,
-	.print_end = print_end,
+	.print_end = print_done,
 };
 
 static const struct dialect *dialect_of(const struct sim *sim, const struct http_connection *connection)

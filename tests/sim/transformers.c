@@ -156,19 +156,12 @@ static void print_prefix(const struct reply *reply, const char *object, struct b
 
 static void prepare(struct reply *reply, struct arena *arena)
 {
-	struct buffer out;
-
-	buffer_init(&out, 8 * HTTP_BODY_MAX + PREFIX_BYTES_MAX); /* a revision may be as long as a body */
-	buffer_add_text(&out, "data: ");
-	print_prefix(reply, "chat.completion.chunk", &out);
-	CHECK(!out.overflow);
-	reply->prefix = arena_bytes(arena, buffer_bytes(&out));
-	buffer_close(&out);
+	print_prefix_once(reply, arena, print_prefix);
 }
 
 static void print_counts(const struct reply *reply, struct buffer *out)
 {
-	uint64_t tokens = reply->text_tokens + reply->reasoning_tokens;
+	uint64_t tokens = reply_tokens(reply);
 
 	buffer_printf(out, "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64 "}", reply->prompt_tokens,
 		tokens, reply->prompt_tokens + tokens);
@@ -229,12 +222,6 @@ static void print_finish(const struct reply *reply, struct buffer *out)
 	buffer_printf(out, "{\"index\":0,\"delta\":{},\"finish_reason\":\"%s\"}],", reply->finish);
 	print_counts(reply, out);
 	buffer_add_text(out, "}\n\n");
-}
-
-static void print_nothing(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	(void)out;
 }
 
 /* ---- The other paths ---- */

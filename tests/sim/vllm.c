@@ -27,22 +27,21 @@ static const char *const fields[] = {
 
 static void log_ignored(const struct json *body)
 {
-	bool first = true;
+	struct buffer names;
 
+	buffer_init(&names, PAGE_BYTES_MAX);
 	for (size_t i = 0; i < body->object.count; i++) {
 		bool known = false;
 
 		for (size_t k = 0; k < COUNT_OF(fields) && !known; k++)
 			known = strcmp(fields[k], body->object.members[i].name) == 0;
-		if (known)
-			continue;
-		fprintf(stderr, first ? "(APIServer pid=%d) WARNING [protocol.py] The following fields were present in the request but ignored: {" : ", ",
-			(int)getpid());
-		fprintf(stderr, "'%.100s'", body->object.members[i].name);
-		first = false;
+		if (!known)
+			buffer_printf(&names, "%s'%.100s'", names.len > 0 ? ", " : "", body->object.members[i].name);
 	}
-	if (!first)
-		fputs("}\n", stderr);
+	if (names.len > 0) /* past PAGE_BYTES_MAX the rest is left out */
+		fprintf(stderr, "(APIServer pid=%d) WARNING [protocol.py] The following fields were present in the request but ignored: {%s}\n",
+			(int)getpid(), buffer_text(&names));
+	buffer_close(&names);
 }
 
 struct range {
@@ -266,14 +265,7 @@ static void print_prefix(const struct reply *reply, const char *object, struct b
 
 static void prepare(struct reply *reply, struct arena *arena)
 {
-	struct buffer out;
-
-	buffer_init(&out, 8 * HTTP_BODY_MAX + PREFIX_BYTES_MAX); /* request_id may be as long as a body */
-	buffer_add_text(&out, "data: ");
-	print_prefix(reply, "chat.completion.chunk", &out);
-	CHECK(!out.overflow);
-	reply->prefix = arena_bytes(arena, buffer_bytes(&out));
-	buffer_close(&out);
+	print_prefix_once(reply, arena, print_prefix);
 }
 
 static void print_counts(const struct reply *reply, uint64_t completion, struct buffer *out)
@@ -306,7 +298,7 @@ static void print_request_metrics(const struct reply *reply, struct buffer *out)
 {
 	if (reply->script->options.request_metrics)
 		buffer_printf(out, "{\"time_to_first_token_ms\":%" PRIu64 ",\"generation_time_ms\":%" PRIu64 ",\"queue_time_ms\":0,\"mean_itl_ms\":10,"
-			"\"tokens_per_second\":100}", reply->prompt_tokens, (reply->text_tokens + reply->reasoning_tokens) * 10);
+			"\"tokens_per_second\":100}", reply->prompt_tokens, (reply_tokens(reply)) * 10);
 	else
 		buffer_add_text(out, "null");
 }
@@ -333,7 +325,7 @@ static void print_whole(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, ",\"routed_experts\":null}],\"service_tier\":null,\"system_fingerprint\":");
 	print_fingerprint(reply->script, out);
 	buffer_add_char(out, ',');
-	print_counts(reply, reply->text_tokens + reply->reasoning_tokens, out);
+	print_counts(reply, reply_tokens(reply), out);
 	buffer_add_text(out, ",\"prompt_logprobs\":null,\"prompt_token_ids\":");
 	print_optional_ids(reply->ask->wants_token_ids, reply->ask->prompt, out);
 	buffer_add_text(out, ",\"prompt_text\":");
@@ -413,16 +405,10 @@ static void print_usage(const struct reply *reply, struct buffer *out)
 {
 	buffer_add_bytes(out, reply->prefix);
 	buffer_add_text(out, "],");
-	print_counts(reply, reply->text_tokens + reply->reasoning_tokens, out);
+	print_counts(reply, reply_tokens(reply), out);
 	buffer_add_text(out, ",\"system_fingerprint\":");
 	print_fingerprint(reply->script, out);
 	buffer_add_text(out, "}\n\n");
-}
-
-static void print_end(const struct reply *reply, struct buffer *out)
-{
-	(void)reply;
-	buffer_add_text(out, "data: [DONE]\n\n");
 }
 
 /* ---- The other paths ---- */
@@ -583,7 +569,7 @@ static const struct dialect chat_dialect = {
 	.print_finish = print_finish,
 	.print_usage = print_usage,
 	.print_error_event = print_error_event,
-	.print_end = print_end,
+	.print_end = print_done,
 };
 
 static const struct dialect *dialect_of(const struct sim *sim, const struct http_connection *connection)
