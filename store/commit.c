@@ -30,9 +30,6 @@ enum {
 	FILE_WAL = 2, /* its place in the list of remember_files() */
 };
 
-static const char begin_sql[] = "BEGIN IMMEDIATE";
-static const char commit_sql[] = "COMMIT";
-static const char rollback_sql[] = "ROLLBACK";
 static const char page_count_sql[] = "PRAGMA page_count";
 static const char page_size_sql[] = "PRAGMA page_size";
 
@@ -120,7 +117,7 @@ static void end_early(struct store *store)
 	if (!store->writer.begun)
 		return;
 	store->writer.begun = false;
-	if (connection_run(&store->writer.connection, rollback_sql, &error) != 0)
+	if (connection_roll_back(&store->writer.connection, &error) != 0)
 		store_break(store, &error);
 }
 
@@ -163,7 +160,7 @@ static int begin(struct store *store, struct error *error)
 	for (unsigned tries = 1;; tries++) {
 		bool stop;
 
-		if (connection_run(&writer->connection, begin_sql, error) == 0)
+		if (connection_begin(&writer->connection, error) == 0)
 			return check_owner(store, error);
 		uv_mutex_lock(&store->lock);
 		stop = store->stop;
@@ -175,13 +172,13 @@ static int begin(struct store *store, struct error *error)
 	}
 }
 
-/* After an error SQLite may have rolled back by itself. The peaks are memory and must go back with it. */
+/* The peaks are memory and must go back with it. */
 static void roll_back(struct store *store)
 {
 	struct writer *writer = &store->writer;
 	struct error error = {0};
 
-	if (!sqlite3_get_autocommit(writer->connection.db) && connection_run(&writer->connection, rollback_sql, &error) != 0)
+	if (connection_roll_back(&writer->connection, &error) != 0)
 		store_break(store, &error);
 	writer->tree = writer->tree_at_begin;
 }
@@ -395,7 +392,7 @@ static int write_batch(struct store *store, struct list *batch, struct error *er
 	}
 	if (FAIL_POINT_FAILS(APPEND_BEFORE_COMMIT, error))
 		return error->code;
-	return connection_run(&store->writer.connection, commit_sql, error);
+	return connection_commit(&store->writer.connection, error);
 }
 
 /* One transaction of the whole list. Afterwards every append has its result. */
@@ -466,7 +463,7 @@ static int do_chunk(struct store *store, commit_work work, void *arg, bool prune
 		return error->code;
 	if (entry.data != NULL && (prepare_append(store, &append, error) != 0 || write_append(store, &append, error) != 0))
 		return error->code;
-	return connection_run(connection, commit_sql, error);
+	return connection_commit(connection, error);
 }
 
 int commit_chunk(struct store *store, commit_work work, void *arg, bool prunes, struct error *error)
@@ -534,7 +531,7 @@ int commit_sign_checkpoint(struct store *store, bool closing, struct error *erro
 	time_text(store->options.wall_ms(), ts);
 	if (begin(store, error) != 0 || FAIL_POINT_FAILS(CHECKPOINT_BEGUN, error) ||
 	    checkpoint_table_put(&writer->connection, checkpoint.size, buffer_bytes(&note), ts, error) != 0 ||
-	    connection_run(&writer->connection, commit_sql, error) != 0) {
+	    connection_commit(&writer->connection, error) != 0) {
 		fail_transaction(store, error);
 		buffer_close(&note);
 		return error_wrap(error, "store checkpoint %llu", (unsigned long long)checkpoint.size);
@@ -780,7 +777,7 @@ static void write_chunk(struct store *store, struct list *failed)
 			goto failed;
 		if (begin(store, &error) == 0 &&
 		    content_table_put_chunk(&writer->connection, &value->digest, writer->progress.chunk, part, &error) == 0 &&
-		    !FAIL_POINT_FAILS(CHUNK_BEFORE_COMMIT, &error) && connection_run(&writer->connection, commit_sql, &error) == 0) {
+		    !FAIL_POINT_FAILS(CHUNK_BEFORE_COMMIT, &error) && connection_commit(&writer->connection, &error) == 0) {
 			FAIL_POINT(CHUNK_COMMITTED);
 			writer->progress.chunk++;
 			atomic_fetch_add(&store->counters.chunks, 1);
@@ -866,7 +863,7 @@ static void await_expected(struct store *store)
 	atomic_fetch_add(&store->counters.expected, 1);
 	if (!atomic_load(&store->is_broken) && !writer->begun && check_files(store, &ignored) == 0) {
 		writer->tree_at_begin = writer->tree;
-		writer->begun = connection_run(&writer->connection, begin_sql, &ignored) == 0;
+		writer->begun = connection_begin(&writer->connection, &ignored) == 0;
 		if (writer->begun)
 			touch_ends(store);
 	}

@@ -75,6 +75,7 @@ struct connection {
 		sqlite3_stmt *statement;
 	} cached[STORE_STATEMENTS_MAX];
 	unsigned cached_count;
+	bool in_transaction; /* by connection_begin() */
 };
 
 /* Once in the process, before any thread uses SQLite. */
@@ -88,6 +89,11 @@ void connection_print_uri(const char *path, const char *query, struct buffer *ur
 int connection_exec(struct connection *connection, const char *sql, struct error *error);
 /* The one place that turns SQLite's codes into ours (C3). Returns the code. */
 int connection_fail(struct connection *connection, int rc, const char *what, struct error *error);
+/* A transaction that writes. What stands between them fails, up to the commit, once an error has ended the transaction: nobody can pass over one
+ * unseen. connection_roll_back() is also for a transaction that has ended so, or was never begun. */
+int connection_begin(struct connection *connection, struct error *error);
+int connection_commit(struct connection *connection, struct error *error);
+int connection_roll_back(struct connection *connection, struct error *error);
 /* A statement without parameters, kept like all others. Returns the error code. */
 int connection_run(struct connection *connection, const char *sql, struct error *error);
 /* One number from a query without parameters. */

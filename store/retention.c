@@ -103,7 +103,7 @@ static int drop_value(struct store *store, const char *sql, const struct value_r
 
 	if (one_number(connection, sql, row->id, error) != 0)
 		return error->code;
-	store->writer.retention.done.values++;
+	store->writer.retention.done.values += row->encoding != CONTENT_ERASED;
 	return row->encoding == CONTENT_ELSEWHERE ? drop_blob(connection, &row->digest, error) : 0;
 }
 
@@ -279,6 +279,8 @@ static int set_clearing(struct connection *connection, const char *sql, uint64_t
 static int clear_stretch(struct store *store, struct clearing_work *work, uint64_t first, uint64_t end, uint64_t *next, struct error *error)
 {
 	struct connection *connection = connection_of(store);
+	/* The values of an entry go together, what an operator had erased before included, or all their rows stay. */
+	bool keeps_rows = store->writer.retention.evidence_count > 0;
 	uint64_t at = first << 8;
 
 	*next = first;
@@ -297,12 +299,12 @@ static int clear_stretch(struct store *store, struct clearing_work *work, uint64
 
 			seen++;
 			at = row.id;
-			if (row.encoding != CONTENT_ERASED && column_number(statement, 4) == 0 && column_digest(statement, 1, &row.digest) && !is_evidence(&store->writer.retention, &row.digest))
+			if ((!keeps_rows || row.encoding != CONTENT_ERASED) && column_number(statement, 4) == 0 && column_digest(statement, 1, &row.digest) && !is_evidence(&store->writer.retention, &row.digest))
 				rows[count++] = row;
 		}
 		for (size_t i = 0; i < count && error->code == ERR_NONE; i++) {
 			work->bytes += rows[i].size;
-			drop_value(store, store->writer.retention.evidence_count > 0 ? erase_sql : drop_content_sql, &rows[i], error);
+			drop_value(store, keeps_rows ? erase_sql : drop_content_sql, &rows[i], error);
 		}
 		if (error->code != ERR_NONE)
 			return error->code;
@@ -917,7 +919,10 @@ static int check_match(struct store *store, uint64_t seq, struct error *error)
 
 	arena_init(&arena);
 	/* The entry may be pruned: then its run has ended long ago. */
-	if (entry_table_bytes(connection, &arena, seq, &bytes, &why) == 0 && entry_decode(&arena, bytes, NULL, &entry, &why) == 0 && entry_kind_touches_run(entry.kind)) {
+	if (entry_table_bytes(connection, &arena, seq, &bytes, &why) != 0) {
+		if (why.code != ERR_NOT_FOUND)
+			*error = why;
+	} else if (entry_decode(&arena, bytes, NULL, &entry, &why) == 0 && entry_kind_touches_run(entry.kind)) {
 		const char *run = text_or_empty(entry.data, "runId");
 
 		statement = statement_take(connection, is_open_sql, error);
@@ -1349,10 +1354,10 @@ uint64_t retention_due_us(struct store *store)
 	const struct retention *retention = &store->writer.retention;
 	uint64_t now_us, due_us = retention->due_us;
 
-	if (atomic_load(&store->is_broken))
-		return UINT64_MAX;
 	if (!list_empty(&retention->jobs))
 		return 0;
+	if (atomic_load(&store->is_broken))
+		return UINT64_MAX;
 	/* What it writes would lengthen the log that a backup holds, until that has to give up. The end of the backup wakes nobody: that is looked for. */
 	if (atomic_load(&store->backup.is_copying) && disk_takes_new_work(store))
 		return RETENTION_AFTER_BACKUP_US;
@@ -1371,6 +1376,10 @@ void retention_work(struct store *store, bool pause)
 	struct retention *retention = &store->writer.retention;
 	uint64_t now_us = store->options.now_us();
 
+	if (atomic_load(&store->is_broken)) {
+		retention_stop(store); /* nobody waits for what will not come */
+		return;
+	}
 	/* Values whose chunks are being written look like nobody's. */
 	if (!list_empty(&store->writer.large) || !list_empty(&store->writer.finished) || retention_due_us(store) != 0)
 		return;

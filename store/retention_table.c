@@ -36,6 +36,12 @@ static int run_for(struct connection *connection, const char *sql, uint64_t run,
 	return statement_run(connection, statement, error);
 }
 
+/* Is a thing not there, or not what was written? Anything else says nothing of it: it could not be read. */
+static bool is_missing(const struct error *error)
+{
+	return error->code == ERR_NOT_FOUND || error->code == ERR_GONE || error->code == ERR_CORRUPT;
+}
+
 /* Labels are found by what they say: the run's first entry tells. Where it cannot (the value is erased; a rebuild has no entries at
  * hand) all labels are looked through. */
 static int drop_labels(struct connection *connection, uint64_t run, struct error *error)
@@ -49,12 +55,17 @@ static int drop_labels(struct connection *connection, uint64_t run, struct error
 
 	arena_init(&arena);
 	if (entry_table_bytes(connection, &arena, run, &bytes, &why) != 0 || entry_decode(&arena, bytes, NULL, &entry, &why) != 0) {
-		run_for(connection, search_labels_sql, run, error);
+		if (is_missing(&why))
+			run_for(connection, search_labels_sql, run, error);
+		else
+			*error = why;
 	} else if (json_get_digest(entry.data, "labels", &digest)) {
-		for (unsigned slot = 0; slot < ENTRY_VALUES_MAX && labels == NULL; slot++)
+		for (unsigned slot = 0; slot < ENTRY_VALUES_MAX && labels == NULL && error->code == ERR_NONE; slot++)
 			if (content_table_read(connection, &arena, CONTENT_ID(run, slot), &digest, &value, &why) == 0)
 				labels = json_parse(&arena, value, JSON_STORED, NULL, NULL);
-		if (labels == NULL)
+			else if (!is_missing(&why))
+				*error = why;
+		if (labels == NULL && error->code == ERR_NONE)
 			run_for(connection, search_labels_sql, run, error);
 		for (size_t i = 0; json_is(labels, JSON_OBJECT) && i < json_count(labels) && error->code == ERR_NONE; i++) {
 			const struct json_member *member = &labels->object.members[i];

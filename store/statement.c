@@ -94,8 +94,20 @@ int connection_fail(struct connection *connection, int rc, const char *what, str
 	return error_set(error, code, "%s: %s (SQLite %d)", what, message, extended);
 }
 
+/* After some errors (of reading too) SQLite has rolled all back by itself. Where somebody passed over such an error, what comes behind it would
+ * be written alone, each statement for itself: instead the transaction fails as a whole. */
+static bool lost_transaction(struct connection *connection, struct error *error)
+{
+	if (!connection->in_transaction || !sqlite3_get_autocommit(connection->db))
+		return false;
+	error_set(error, ERR_IO, "an error before this has ended the transaction: nothing of it is written");
+	return true;
+}
+
 int connection_exec(struct connection *connection, const char *sql, struct error *error)
 {
+	if (lost_transaction(connection, error))
+		return error->code;
 	int rc = sqlite3_exec(connection->db, sql, NULL, NULL, NULL);
 
 	return rc == SQLITE_OK ? 0 : connection_fail(connection, rc, sql, error);
@@ -224,10 +236,40 @@ sqlite3_stmt *statement_make(struct connection *connection, const char *sql, str
 	return NULL;
 }
 
+static const char begin_sql[] = "BEGIN IMMEDIATE";
+static const char commit_sql[] = "COMMIT";
+static const char roll_back_sql[] = "ROLLBACK";
+
+int connection_begin(struct connection *connection, struct error *error)
+{
+	CHECK(!connection->in_transaction);
+	connection->in_transaction = connection_run(connection, begin_sql, error) == 0;
+	return connection->in_transaction ? 0 : (int)error->code;
+}
+
+int connection_commit(struct connection *connection, struct error *error)
+{
+	if (connection_run(connection, commit_sql, error) != 0)
+		return error->code;
+	connection->in_transaction = false;
+	return 0;
+}
+
+int connection_roll_back(struct connection *connection, struct error *error)
+{
+	connection->in_transaction = false;
+	return sqlite3_get_autocommit(connection->db) ? 0 : connection_run(connection, roll_back_sql, error);
+}
+
 int statement_step(struct connection *connection, sqlite3_stmt *statement, struct error *error)
 {
-	int rc = sqlite3_step(statement);
+	int rc;
 
+	if (lost_transaction(connection, error)) {
+		statement_end(statement);
+		return -1;
+	}
+	rc = sqlite3_step(statement);
 	if (rc == SQLITE_ROW)
 		return 1;
 	if (rc != SQLITE_DONE)

@@ -17,6 +17,7 @@
 #include "store/internal.h"
 #include "tests/torture/torture.h"
 #include "workflow/base/check.h"
+#include "workflow/base/coverage.h"
 #include "workflow/base/log.h"
 
 enum { CHILD_SECONDS = 120, FAILURES_SHOWN = 10, LIES_EVERY = 11, LOSSES_ENOUGH = 5 };
@@ -37,6 +38,10 @@ static const struct story {
 	{"work", "closed", scenario_work},
 	{"recover", "dirty", scenario_recover},
 	{"read", "dirty", scenario_read},
+	{"retain", "full", scenario_retain},
+	{"backup", "closed", scenario_backup},
+	{"restore", "copied", scenario_restore},
+	{"migrate", "earlier", scenario_migrate},
 };
 
 static void print_path(char path[PATH_LEN], const char *name)
@@ -75,6 +80,7 @@ static int run_child(scenario run, const char *folder, char *said)
 		atomic_store(&faults->armed, true);
 		whole = run(folder, ledger);
 		atomic_store(&faults->armed, false);
+		COVERAGE_KEEP();
 		_exit(whole ? END_CLEAN : END_REFUSED);
 	}
 	while (waitpid(pid, &status, 0) < 0)
@@ -102,7 +108,7 @@ static bool is_clean_end(int status, enum fault fault, const char *said, unsigne
 }
 
 struct sum {
-	uint64_t faults, refused, stops, acknowledged;
+	uint64_t faults, refused, stops, acknowledged, upkeep;
 	uint64_t at[OPERATION_COUNT];
 };
 
@@ -119,10 +125,8 @@ static bool torture_one(const struct story *story, enum fault fault, bool persis
 	if (story->base != NULL) {
 		print_path(base, story->base);
 		folder_copy(base, folder);
-		*ledger = *base_ledger;
-	} else {
-		memset(ledger, 0, sizeof(*ledger));
 	}
+	*ledger = *base_ledger;
 	faults_plan(fault, persistent, at);
 	disk_watch(folder);
 	status = run_child(story->run, folder, said);
@@ -138,6 +142,7 @@ static bool torture_one(const struct story *story, enum fault fault, bool persis
 	sum->faults += was_hit;
 	sum->stops += stops;
 	sum->refused += WIFEXITED(status) && WEXITSTATUS(status) == END_REFUSED;
+	sum->upkeep += ledger->upkeep - base_ledger->upkeep;
 	for (unsigned i = 0; i < ledger->count; i++)
 		sum->acknowledged += ledger->runs[i].outcome == OUTCOME_ACKNOWLEDGED;
 	faults_plan(FAULT_NONE, false, 0);
@@ -161,6 +166,7 @@ static void torture(const struct story *story, enum fault fault, bool persistent
 	all->refused += sum.refused;
 	all->stops += sum.stops;
 	all->acknowledged += sum.acknowledged;
+	all->upkeep += sum.upkeep;
 	for (enum operation i = 0; i < OPERATION_COUNT; i++)
 		all->at[i] += sum.at[i];
 }
@@ -180,31 +186,48 @@ static bool in_child(scenario run, const char *folder)
 	return false;
 }
 
-/* "closed": after a clean end; "dirty": the same and more, left with its log as it was. */
-static void make_bases(void)
-{
-	char closed[PATH_LEN], dirty[PATH_LEN];
+/* What a story begins with, and what is known of it: made once, in processes of their own. */
+static struct base {
+	const char *name;
+	scenario make; /* NULL: an earlier build has made it */
+	const char *from; /* NULL: from nothing */
+	bool is_made;
+	struct ledger ledger;
+} bases[] = {
+	{"closed", scenario_new, NULL, false, {0}},
+	{"dirty", scenario_dirty, "closed", false, {0}}, /* left with its log as it was */
+	{"full", scenario_fill, NULL, false, {0}},
+	{"copied", scenario_backup, "closed", false, {0}},
+	{"earlier", NULL, NULL, false, {0}},
+};
 
-	print_path(closed, "closed");
-	print_path(dirty, "dirty");
-	if (!in_child(scenario_new, closed))
+/* Its ledger is that of what follows, too. */
+static void take_base(const char *name)
+{
+	struct base *base = bases;
+	char folder[PATH_LEN], from[PATH_LEN];
+
+	memset(ledger, 0, sizeof(*ledger));
+	memset(base_ledger, 0, sizeof(*base_ledger));
+	if (name == NULL)
 		return;
-	*base_ledger = *ledger;
-	folder_copy(closed, dirty);
-	in_child(scenario_dirty, dirty);
-}
-
-/* A journal to begin with, as it was after its own scenario. */
-static void take_base(const struct story *story)
-{
-	static struct ledger closed, dirty;
-
-	if (closed.count == 0) {
-		make_bases();
-		closed = *base_ledger;
-		dirty = *ledger;
+	while (strcmp(base->name, name) != 0)
+		CHECK(++base < bases + COUNT_OF(bases));
+	if (!base->is_made) {
+		print_path(folder, name);
+		if (base->from != NULL) {
+			take_base(base->from);
+			print_path(from, base->from);
+			folder_copy(from, folder);
+		}
+		if (base->make == NULL)
+			make_earlier_journal(folder, ledger);
+		else
+			in_child(base->make, folder);
+		base->ledger = *ledger;
+		base->is_made = true;
 	}
-	*base_ledger = story->base != NULL && strcmp(story->base, "dirty") == 0 ? dirty : closed;
+	*base_ledger = *ledger = base->ledger;
 }
 
 static bool is_asked_for(const struct story *story)
@@ -232,7 +255,8 @@ static void torture_io(void)
 	struct sum all = {0};
 
 	for (size_t i = 0; i < COUNT_OF(stories); i++) {
-		take_base(&stories[i]);
+		if (is_asked_for(&stories[i]))
+			take_base(stories[i].base);
 		for (size_t mode = 0; mode < COUNT_OF(modes) && is_asked_for(&stories[i]); mode++)
 			torture(&stories[i], modes[mode].fault, modes[mode].persistent, &all);
 	}
@@ -255,7 +279,8 @@ static void torture_memory(void)
 	struct sum all = {0};
 
 	for (size_t i = 0; i < COUNT_OF(stories); i++) {
-		take_base(&stories[i]);
+		if (is_asked_for(&stories[i]))
+			take_base(stories[i].base);
 		for (size_t kind = 0; kind < COUNT_OF(kinds) && is_asked_for(&stories[i]); kind++) {
 			if (kinds[kind] == FAULT_LIBRARY_MEMORY && !memory_reaches_libraries)
 				continue;
@@ -288,9 +313,13 @@ static bool is_good_in_child(const char *folder, const struct ledger *then)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
+		bool good;
+
 		alarm(CHILD_SECONDS);
 		CHECK(freopen("/dev/null", "w", stderr) != NULL);
-		_exit(!journal_is_good(folder, then, why));
+		good = journal_is_good(folder, then, why);
+		COVERAGE_KEEP();
+		_exit(!good);
 	}
 	while (waitpid(pid, &status, 0) < 0)
 		CHECK(errno == EINTR);
@@ -298,16 +327,23 @@ static bool is_good_in_child(const char *folder, const struct ledger *then)
 }
 
 /* One cut; true: the journal is good. */
-static bool cut_one(const struct story *story, enum cut cut, uint64_t seed, bool told_lie, struct cuts *cuts, char *why)
+static bool cut_one(enum cut cut, uint64_t seed, bool told_lie, struct cuts *cuts, char *why)
 {
 	char folder[PATH_LEN], data[PATH_LEN + 8];
 	bool good;
 
 	/* The shapes are known from the end on, what was acknowledged from the record. */
 	struct ledger then = *ledger;
-	for (unsigned i = story->base != NULL ? base_ledger->count : 0; i < then.count; i++)
-		then.runs[i].outcome = OUTCOME_UNKNOWN;
-	then.signed_size = story->base != NULL ? base_ledger->signed_size : 0;
+	for (unsigned i = 0; i < then.count; i++) {
+		if (i >= base_ledger->count)
+			then.runs[i].outcome = OUTCOME_UNKNOWN;
+		if (then.runs[i].removal == REMOVAL_DONE)
+			then.runs[i].removal = REMOVAL_ASKED;
+		if (then.runs[i].erasure == REMOVAL_DONE)
+			then.runs[i].erasure = REMOVAL_ASKED;
+	}
+	then.signed_size = base_ledger->signed_size;
+	then.copied = base_ledger->copied;
 	print_path(folder, "cut");
 	folder_remove(folder);
 	recording_cut(cut, seed, folder, &then);
@@ -334,7 +370,7 @@ static void cut_all(const struct story *story, enum lie lie, struct cuts *cuts)
 		/* Where nothing is pending all ways to cut are one. */
 		for (enum cut cut = 0; cut < (recording_pending() == 0 ? 1 : CUT_COUNT); cut++) {
 			cuts->at_syncs += is_sync;
-			if (cut_one(story, cut, options.seed * 1000003 + n * CUT_COUNT + cut, lie != LIE_NONE, cuts, why) || lie != LIE_NONE)
+			if (cut_one(cut, options.seed * 1000003 + n * CUT_COUNT + cut, lie != LIE_NONE, cuts, why) || lie != LIE_NONE)
 				continue;
 			snprintf(what, sizeof(what), "%s, power cut behind operation %llu, way %d, seed %llu", story->name, (unsigned long long)n, (int)cut,
 				 (unsigned long long)options.seed);
@@ -354,18 +390,16 @@ static void torture_power(void)
 		char root[PATH_LEN], folder[PATH_LEN], base[PATH_LEN];
 		struct cuts cuts = {0};
 
-		take_base(story);
 		if (!is_asked_for(story) || story->run == scenario_read)
 			continue;
+		take_base(story->base);
 		print_path(root, "live");
 		folder_remove(root);
 		CHECK(mkdir(root, 0700) == 0);
 		CHECK(snprintf(folder, sizeof(folder), "%s/data", root) < PATH_LEN);
-		memset(ledger, 0, sizeof(*ledger));
 		if (story->base != NULL) {
 			print_path(base, story->base);
 			folder_copy(base, folder);
-			*ledger = *base_ledger;
 		}
 		faults_plan(FAULT_NONE, false, 0);
 		recording_start(root);

@@ -19,8 +19,8 @@ enum operation_kind { DONE_CHANGE, DONE_SYNC, DONE_SYNC_FOLDER, DONE_ACKNOWLEDGE
 
 struct one {
 	enum operation_kind kind;
-	int node; /* of a name: the folder; of an acknowledgement: the run */
-	struct change change; /* its number is its place; at: of an acknowledgement its checkpoint */
+	int node; /* of a name: the folder; of an acknowledgement: the promise */
+	struct change change; /* its number is its place; at: of a promise its number */
 };
 
 struct node {
@@ -176,12 +176,12 @@ void recording_stop(void)
 	atomic_store(&recording, false);
 }
 
-void recording_acknowledge(unsigned run, uint64_t signed_size)
+void recording_acknowledge(enum promise promise, uint64_t number)
 {
 	if (!atomic_load(&recording))
 		return;
 	pthread_mutex_lock(&lock);
-	add(DONE_ACKNOWLEDGE, (int)run)->change.at = signed_size;
+	add(DONE_ACKNOWLEDGE, (int)promise)->change.at = number;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -421,9 +421,27 @@ void recording_cut(enum cut cut, uint64_t seed, const char *path, struct ledger 
 	cut_begin(&cutting, cut, seed, first, position);
 	CHECK(mkdir(path, 0700) == 0);
 	print_folder(&cutting, &nodes[0], path);
-	for (unsigned i = 0; i < position; i++)
-		if (operations[i].kind == DONE_ACKNOWLEDGE && operations[i].node < RUNS_MAX)
-			acknowledged->runs[operations[i].node].outcome = OUTCOME_ACKNOWLEDGED;
-		else if (operations[i].kind == DONE_ACKNOWLEDGE)
-			acknowledged->signed_size = operations[i].change.at;
+	for (unsigned i = 0; i < position; i++) {
+		uint64_t number = operations[i].change.at;
+
+		if (operations[i].kind != DONE_ACKNOWLEDGE)
+			continue;
+		switch ((enum promise)operations[i].node) {
+		case PROMISE_APPEND:
+			acknowledged->runs[number].outcome = OUTCOME_ACKNOWLEDGED;
+			break;
+		case PROMISE_CHECKPOINT:
+			acknowledged->signed_size = number;
+			break;
+		case PROMISE_REMOVED:
+			acknowledged->runs[number].removal = REMOVAL_DONE;
+			break;
+		case PROMISE_ERASED:
+			acknowledged->runs[number].erasure = REMOVAL_DONE;
+			break;
+		case PROMISE_COPIED:
+			acknowledged->copied = (unsigned)number;
+			break;
+		}
+	}
 }

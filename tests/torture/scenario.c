@@ -5,10 +5,10 @@
 #include <stdarg.h>
 
 #include "daemon/check_journal.h"
-#include "tests/torture/torture.h"
-#include "tests/unit/store/fixture.h"
+#include "tests/torture/session.h"
+#include "workflow/base/coverage.h"
 
-enum { MEDIUM_SIZE = 20000, LARGE_SIZE = CONTENT_CHUNK + 200000, BATCH_MAX = 8 };
+enum { SMALL_SIZE = 300, ENDED_MEDIUM_EVERY = 8, MEDIUM_SIZE = 20000, LARGE_SIZE = CONTENT_CHUNK + 200000, BATCH_MAX = 8, PAGE = 1000 /* more than a journal has of anything */ };
 
 _Noreturn void wrong(const char *format, ...)
 {
@@ -66,7 +66,7 @@ void folder_copy(const char *from, const char *to)
 
 /* --- entries that follow from a number --------------------------------------------------------------------------------------- */
 
-static void print_id(char id[32], unsigned number)
+void print_run_id(char id[32], unsigned number)
 {
 	snprintf(id, 32, "run-%05u", number);
 }
@@ -92,7 +92,10 @@ static struct bytes make_output(struct arena *arena, unsigned number)
 static struct bytes make_value(struct arena *arena, enum shape shape, unsigned number)
 {
 	switch (shape) {
+	case SHAPE_ENDED:
+		return make_noise(arena, number, number % ENDED_MEDIUM_EVERY == 0 ? MEDIUM_SIZE : SMALL_SIZE);
 	case SHAPE_MEDIUM:
+	case SHAPE_DOCUMENT:
 		return make_noise(arena, number, MEDIUM_SIZE);
 	case SHAPE_LARGE:
 		return make_noise(arena, number, LARGE_SIZE);
@@ -100,9 +103,22 @@ static struct bytes make_value(struct arena *arena, enum shape shape, unsigned n
 		return bytes_text(arena_printf(arena, "{\"_type\":\"statement\",\"n\":%u}", number));
 	case SHAPE_EVENT:
 		return bytes_text(arena_printf(arena, "{\"id\":\"event-%u\"}", number));
+	case SHAPE_DEFINITION:
+		return bytes_text(arena_printf(arena, "{\"do\":[],\"of\":%u}", number));
 	default:
 		return (struct bytes){0};
 	}
+}
+
+struct digest digest_of_value(enum shape shape, unsigned number)
+{
+	struct arena arena;
+	struct digest digest;
+
+	arena_init(&arena);
+	digest = digest_of(make_value(&arena, shape, number));
+	arena_close(&arena);
+	return digest;
 }
 
 static void make_fact(struct arena *arena, struct entry *entry, const char *id, unsigned number)
@@ -124,16 +140,44 @@ static void make_fact(struct arena *arena, struct entry *entry, const char *id, 
 	entry_add_value(arena, entry, "fact", fact);
 }
 
-enum { ENTRIES_MAX = 3 };
+enum { ENTRIES_MAX = 4 };
 
-/* An event stands alone; all others create a run and do something in it. */
+/* A definition with a schedule that has ticked once and is paused. */
+static size_t make_definition(struct arena *arena, struct entry *entries, const char *id, struct bytes document)
+{
+	static const enum entry_kind kinds[] = {ENTRY_DEFINITION_ADDED, ENTRY_SCHEDULE_TICKED, ENTRY_SCHEDULE_PAUSED};
+	struct digest digest = digest_of(document);
+
+	for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+		entries[i] = (struct entry){.kind = kinds[i], .data = json_object(arena), .time_ms = fixture_wall_ms()};
+		if (i > 0)
+			json_set_text(arena, entries[i].data, "schedule", arena_printf(arena, "torture.%s", id));
+	}
+	json_set_text(arena, entries[0].data, "namespace", "torture");
+	json_set_text(arena, entries[0].data, "name", id);
+	json_set_text(arena, entries[0].data, "version", "1.0.0");
+	json_set_digest(arena, entries[0].data, "definition", &digest);
+	json_set_boolean(arena, entries[0].data, "registered", true);
+	json_set_boolean(arena, entries[0].data, "scheduled", true);
+	entry_add_value(arena, &entries[0], "document", document);
+	json_set_text(arena, entries[1].data, "due", "2026-11-30T00:00:00.000Z");
+	json_set_text(arena, entries[1].data, "runId", "none");
+	return COUNT_OF(kinds);
+}
+
+static size_t entry_count_of(enum shape shape)
+{
+	return shape == SHAPE_ENDED ? 4 : shape == SHAPE_FACT || shape == SHAPE_OVER ? 3 : 2;
+}
+
+/* Events, definitions and documents stand alone; all others create a run and do something in it. */
 static size_t make_entries(struct arena *arena, struct entry *entries, enum shape shape, unsigned number)
 {
 	struct bytes value = make_value(arena, shape, number);
 	struct digest key;
 	char id[32];
 
-	print_id(id, number);
+	print_run_id(id, number);
 	if (shape == SHAPE_EVENT) {
 		key = digest_of(bytes_text(id));
 		entries[0] = (struct entry){.kind = ENTRY_EVENT_RECEIVED, .data = json_object(arena), .time_ms = fixture_wall_ms()};
@@ -141,42 +185,41 @@ static size_t make_entries(struct arena *arena, struct entry *entries, enum shap
 		entry_add_value(arena, &entries[0], "event", value);
 		return 1;
 	}
+	if (shape == SHAPE_DOCUMENT) {
+		entries[0] = (struct entry){.kind = ENTRY_DOCUMENT_ADDED, .data = json_object(arena), .time_ms = fixture_wall_ms()};
+		json_set_text(arena, entries[0].data, "mediaType", "text/plain");
+		entry_add_value(arena, &entries[0], "document", value);
+		return 1;
+	}
+	if (shape == SHAPE_DEFINITION)
+		return make_definition(arena, entries, arena_text(arena, id), value);
 	make_created(arena, &entries[0], arena_text(arena, id), "torture", shape == SHAPE_LABELS ? "{\"of\":\"torture\",\"and\":\"more\"}" : NULL);
 	make_step(arena, &entries[1], ENTRY_TASK_COMPLETED, arena_text(arena, id), "/do/0/a@1", make_output(arena, number));
-	if (shape == SHAPE_MEDIUM || shape == SHAPE_LARGE)
+	if (shape == SHAPE_MEDIUM || shape == SHAPE_LARGE || shape == SHAPE_ENDED)
 		entry_add_value(arena, &entries[1], "more", value);
-	if (shape != SHAPE_FACT)
-		return 2;
+	if (shape == SHAPE_OVER)
+		make_step(arena, &entries[2], ENTRY_RUN_COMPLETED, arena_text(arena, id), NULL, BYTES_OF("null"));
+	if (shape != SHAPE_FACT && shape != SHAPE_ENDED)
+		return entry_count_of(shape);
 	make_fact(arena, &entries[2], arena_text(arena, id), number);
-	return 3;
-}
-
-static size_t entry_count_of(enum shape shape)
-{
-	return shape == SHAPE_FACT ? 3 : 2;
+	if (shape == SHAPE_ENDED)
+		make_step(arena, &entries[3], ENTRY_RUN_COMPLETED, arena_text(arena, id), NULL, BYTES_OF("null"));
+	return entry_count_of(shape);
 }
 
 /* --- a session: a store, a loop ------------------------------------------------------------------------------------------------ */
-
-struct session {
-	uv_loop_t loop;
-	struct store *store;
-	struct ledger *ledger;
-	struct error error, broken, refused;
-	bool is_judge; /* what is found wrong is told, not the end of the process */
-};
 
 static void on_broken(void *arg, const struct error *error)
 {
 	((struct session *)arg)->broken = *error;
 }
 
-static bool is_faulty(void)
+bool is_faulty(void)
 {
 	return atomic_load(&faults->failed) > 0;
 }
 
-static bool session_open(struct session *s, const char *folder, struct ledger *ledger)
+bool session_open(struct session *s, const char *folder, struct ledger *ledger, const struct store_retention *retention)
 {
 	struct store_options options = {.data_dir = folder, .checkpoint_entries = 20, .checkpoint_every_ms = 3600000, .wal_mib = 1, .now_us = fixture_now_us,
 					.wall_ms = fixture_wall_ms, .on_broken = on_broken, .arg = s};
@@ -184,6 +227,8 @@ static bool session_open(struct session *s, const char *folder, struct ledger *l
 
 	memset(s, 0, sizeof(*s));
 	s->ledger = ledger;
+	if (retention != NULL)
+		options.retention = *retention;
 	code = uv_loop_init(&s->loop);
 	if (code != 0) {
 		error_set(&s->error, ERR_IO, "loop: %s", uv_strerror(code));
@@ -200,7 +245,7 @@ static bool session_open(struct session *s, const char *folder, struct ledger *l
 	return false;
 }
 
-static void session_close(struct session *s)
+void session_close(struct session *s)
 {
 	store_close(s->store);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
@@ -216,9 +261,20 @@ struct pending {
 	bool done;
 };
 
+void demand_excuse(const char *what, const struct error *error)
+{
+	if (!is_faulty())
+		wrong("%s failed without a fault: %s", what, error->message);
+	if (error->message[0] == '\0')
+		wrong("%s failed without a word", what);
+	if (error->code != ERR_FULL && error->code != ERR_BUSY && error->code != ERR_IO && error->code != ERR_CORRUPT)
+		wrong("%s: code %d for a fault of the disk or of memory: %s", what, (int)error->code, error->message);
+}
+
 static void on_done(struct store_append *append)
 {
 	struct pending *pending = append->owner;
+	char what[32];
 
 	pending->done = true;
 	switch (append->error.code) {
@@ -226,7 +282,7 @@ static void on_done(struct store_append *append)
 		if (append->committed_us == 0)
 			wrong("acknowledged without a commit");
 		pending->session->ledger->runs[pending->number].outcome = OUTCOME_ACKNOWLEDGED;
-		recording_acknowledge(pending->number, 0);
+		recording_acknowledge(PROMISE_APPEND, pending->number);
 		return;
 	case ERR_FULL: /* "nothing was written, try again" */
 	case ERR_BUSY:
@@ -238,16 +294,12 @@ static void on_done(struct store_append *append)
 	pending->session->refused = append->error;
 	if (pending->session->is_judge)
 		return;
-	if (!is_faulty())
-		wrong("append %u failed without a fault: %s", pending->number, append->error.message);
-	if (append->error.message[0] == '\0')
-		wrong("append %u failed without a word", pending->number);
-	if (append->error.code != ERR_FULL && append->error.code != ERR_BUSY && append->error.code != ERR_IO && append->error.code != ERR_CORRUPT)
-		wrong("append %u: code %d for a fault of the disk or of memory: %s", pending->number, (int)append->error.code, append->error.message);
+	snprintf(what, sizeof(what), "append %u", pending->number);
+	demand_excuse(what, &append->error);
 }
 
 /* All in one turn of the loop, so that they make one batch; until all have come back. */
-static void session_append(struct session *s, const enum shape *shapes, unsigned count)
+void session_append(struct session *s, const enum shape *shapes, unsigned count)
 {
 	struct pending *pending = memory_zero(BATCH_MAX * sizeof(*pending));
 	struct arena arena;
@@ -272,7 +324,7 @@ static void session_append(struct session *s, const enum shape *shapes, unsigned
 	free(pending);
 }
 
-static void session_append_one(struct session *s, enum shape shape)
+void session_append_one(struct session *s, enum shape shape)
 {
 	session_append(s, &shape, 1);
 }
@@ -288,7 +340,7 @@ static void session_snapshot(struct session *s)
 	if (s->ledger->runs[pending.number].outcome != OUTCOME_ACKNOWLEDGED)
 		return;
 	arena_init(&arena);
-	print_id(id, pending.number);
+	print_run_id(id, pending.number);
 	make_step(&arena, &pending.entries[0], ENTRY_TASK_STARTED, id, "/do/1/b@1", (struct bytes){0});
 	pending.append = (struct store_append){.entries = pending.entries, .entry_count = 1, .on_done = on_done, .owner = &pending, .snapshot_run = id,
 					       .snapshot = make_noise(&arena, pending.number, 600), .snapshot_seq = 3};
@@ -300,7 +352,7 @@ static void session_snapshot(struct session *s)
 	arena_close(&arena);
 }
 
-static void session_sign(struct session *s)
+void session_sign(struct session *s)
 {
 	bool done = false;
 	struct store_sign sign = {.on_done = on_signed, .owner = &done};
@@ -316,22 +368,14 @@ static void session_sign(struct session *s)
 		if (checkpoint_parse(buffer_bytes(&sign.note), &checkpoint, &error) != 0)
 			wrong("a checkpoint that is none: %s", error.message);
 		s->ledger->signed_size = checkpoint.size;
-		recording_acknowledge(RUNS_MAX, checkpoint.size);
+		recording_acknowledge(PROMISE_CHECKPOINT, checkpoint.size);
 	}
 	buffer_close(&sign.note);
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------------------- */
 
-struct look {
-	const struct ledger *ledger;
-	bool may_fail; /* a fault may be on its way */
-	unsigned good;
-	char *why; /* the first thing that was wrong */
-};
-
-static void blame(struct look *look, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void blame(struct look *look, const char *format, ...)
+void blame(struct look *look, const char *format, ...)
 {
 	va_list list;
 
@@ -352,10 +396,32 @@ static bool came(struct look *look, int code, const struct error *error, const c
 	return false;
 }
 
+/* It is no run any more: so its value is nowhere either, once that was said. */
+static void look_at_removed(struct store_reader *reader, struct look *look, unsigned number, int code)
+{
+	struct digest digest = digest_of_value(look->ledger->runs[number].shape, number);
+	struct error error = {0};
+	struct arena arena;
+	struct bytes bytes;
+
+	if (code == 0) {
+		blame(look, "run %u is there although its removal was acknowledged", number);
+		return;
+	}
+	look->good++;
+	if (look->ledger->runs[number].removal != REMOVAL_DONE)
+		return;
+	arena_init(&arena);
+	if (reader_content(reader, &arena, 0, &digest, NULL, &bytes, &error) == 0)
+		blame(look, "the value of run %u is there although the run's removal was acknowledged", number);
+	arena_close(&arena);
+}
+
 static void look_at_run(struct store_reader *reader, struct look *look, unsigned number)
 {
 	enum outcome outcome = look->ledger->runs[number].outcome;
 	enum shape shape = look->ledger->runs[number].shape;
+	enum removal removal = look->ledger->runs[number].removal, erasure = look->ledger->runs[number].erasure;
 	struct error error = {0};
 	struct entry *entries;
 	struct arena arena;
@@ -365,12 +431,16 @@ static void look_at_run(struct store_reader *reader, struct look *look, unsigned
 	char id[32];
 
 	arena_init(&arena);
-	print_id(id, number);
+	print_run_id(id, number);
 	code = reader_run_entries(reader, &arena, id, 0, 10, CONTENT_MAX, &entries, &count, &error);
 	if (code == 0 && count == 0)
 		code = error_set(&error, ERR_NOT_FOUND, "no entries");
 	if (outcome != OUTCOME_ACKNOWLEDGED && code == ERR_NOT_FOUND)
 		goto out;
+	if (removal != REMOVAL_NONE && (code == ERR_GONE || (removal == REMOVAL_DONE && code == 0))) {
+		look_at_removed(reader, look, number, code);
+		goto out;
+	}
 	if (!came(look, code, &error, outcome == OUTCOME_ACKNOWLEDGED ? "acknowledged run" : "run", number))
 		goto out;
 	if (outcome == OUTCOME_REFUSED)
@@ -379,6 +449,10 @@ static void look_at_run(struct store_reader *reader, struct look *look, unsigned
 		blame(look, "run %u has %zu entries, expected %zu", number, count, entry_count_of(shape));
 	else if (!bytes_equal(entries[1].values[0].bytes, make_output(&arena, number)))
 		blame(look, "run %u has another output", number);
+	else if (erasure != REMOVAL_NONE && entries[1].values[1].bytes.data == NULL)
+		look->good++;
+	else if (erasure == REMOVAL_DONE)
+		blame(look, "run %u still has the value that was erased", number);
 	else if ((expected = make_value(&arena, shape, number), expected.data != NULL) &&
 		 !bytes_equal(shape == SHAPE_FACT ? entries[2].values[0].bytes : entries[1].values[1].bytes, expected))
 		blame(look, "run %u has another value", number);
@@ -397,7 +471,7 @@ static void look_at_event(struct store_reader *reader, struct look *look, unsign
 	char id[32];
 	int code;
 
-	print_id(id, number);
+	print_run_id(id, number);
 	key = digest_of(bytes_text(id));
 	code = reader_event_find(reader, &key, &seq, &error);
 	if (outcome != OUTCOME_ACKNOWLEDGED && code == ERR_NOT_FOUND)
@@ -409,10 +483,74 @@ static void look_at_event(struct store_reader *reader, struct look *look, unsign
 	look->good++;
 }
 
+static void look_at_document(struct store_reader *reader, struct look *look, unsigned number)
+{
+	enum outcome outcome = look->ledger->runs[number].outcome;
+	struct store_document document;
+	struct error error = {0};
+	struct digest digest;
+	struct bytes bytes;
+	struct arena arena;
+	int code;
+
+	arena_init(&arena);
+	digest = digest_of_value(SHAPE_DOCUMENT, number);
+	code = reader_document(reader, &arena, &digest, &document, &error);
+	if (outcome != OUTCOME_ACKNOWLEDGED && code == ERR_NOT_FOUND)
+		goto out;
+	if (!came(look, code, &error, "document", number))
+		goto out;
+	if (outcome == OUTCOME_REFUSED)
+		blame(look, "document %u is there although its append said that nothing was written", number);
+	if (document.size != MEDIUM_SIZE || strcmp(document.media_type, "text/plain") != 0)
+		blame(look, "document %u is of %llu bytes and %s", number, (unsigned long long)document.size, document.media_type);
+	if (came(look, reader_content(reader, &arena, 0, &digest, NULL, &bytes, &error), &error, "bytes of document", number)) {
+		if (!bytes_equal(bytes, make_value(&arena, SHAPE_DOCUMENT, number)))
+			blame(look, "document %u has other bytes", number);
+		look->good++;
+	}
+out:
+	arena_close(&arena);
+}
+
+/* The newest of its name, its text, and its schedule: all of them or none. */
+static void look_at_definition(struct store_reader *reader, struct look *look, unsigned number)
+{
+	enum outcome outcome = look->ledger->runs[number].outcome;
+	struct store_definition definition;
+	struct store_schedule *schedule;
+	struct error error = {0};
+	struct arena arena;
+	struct bytes bytes;
+	size_t count;
+	char id[32];
+	int code;
+
+	arena_init(&arena);
+	print_run_id(id, number);
+	code = reader_definition(reader, &arena, "torture", id, NULL, &definition, &error);
+	if (outcome != OUTCOME_ACKNOWLEDGED && code == ERR_NOT_FOUND)
+		goto out;
+	if (!came(look, code, &error, "definition", number))
+		goto out;
+	if (outcome == OUTCOME_REFUSED)
+		blame(look, "definition %u is there although its append said that nothing was written", number);
+	if (came(look, reader_definition_document(reader, &arena, &definition.digest, &bytes, NULL, &error), &error, "text of definition", number)) {
+		if (!bytes_equal(bytes, make_value(&arena, SHAPE_DEFINITION, number)))
+			blame(look, "definition %u has another text", number);
+		look->good++;
+	}
+	if (came(look, reader_schedule(reader, &arena, arena_printf(&arena, "torture.%s", id), &schedule, &count, &error), &error, "schedule", number) &&
+	    (count != 1 || schedule->ticked != 1 || !schedule->paused))
+		blame(look, "definition %u is there, its schedule is not, or has not ticked, or is not paused", number);
+out:
+	arena_close(&arena);
+}
+
 static void look_at_pages(struct store_reader *reader, struct look *look)
 {
-	struct store_fact_filter facts_filter = {.from_start = true, .limit = 100};
-	struct store_run_filter filter = {.limit = 100};
+	struct store_fact_filter facts_filter = {.from_start = true, .limit = PAGE};
+	struct store_run_filter filter = {.limit = PAGE};
 	struct error error = {0};
 	struct store_event *events;
 	struct store_stats stats;
@@ -429,8 +567,9 @@ static void look_at_pages(struct store_reader *reader, struct look *look)
 			expected[look->ledger->runs[i].shape]++;
 	arena_init(&arena);
 	if (came(look, reader_facts(reader, &arena, &facts_filter, &facts, &count, &error), &error, "facts", 0)) {
-		if (count < expected[SHAPE_FACT])
-			blame(look, "%zu facts, %u were acknowledged", count, expected[SHAPE_FACT]);
+		/* Those of runs that were removed stay. */
+		if (count < expected[SHAPE_FACT] + expected[SHAPE_ENDED])
+			blame(look, "%zu facts, %u were acknowledged", count, expected[SHAPE_FACT] + expected[SHAPE_ENDED]);
 		for (size_t i = 0; i < count; i++) {
 			struct store_fact_record record;
 			struct digest payload;
@@ -442,11 +581,14 @@ static void look_at_pages(struct store_reader *reader, struct look *look)
 				blame(look, "fact %zu has another payload", i);
 		}
 	}
-	if (came(look, reader_runs(reader, &arena, &filter, &runs, &count, &error), &error, "runs", 0))
+	if (came(look, reader_runs(reader, &arena, &filter, &runs, &count, &error), &error, "runs", 0)) {
 		for (size_t i = 0; i < count; i++)
-			if (strcmp(runs[i].status, "running") != 0 || strcmp(runs[i].name, "torture") != 0)
+			if (look->ledger->entries_before == 0 && strcmp(runs[i].name, "torture") != 0)
+				blame(look, "run %s is listed as one of %s", runs[i].id, runs[i].name);
+			else if (strcmp(runs[i].name, "torture") == 0 && strcmp(runs[i].status, runs[i].ended_ms > 0 ? "completed" : "running") != 0)
 				blame(look, "run %s is listed as %s, of %s", runs[i].id, runs[i].status, runs[i].name);
-	if (came(look, reader_events(reader, &arena, 0, 0, 100, &events, &count, &next, &error), &error, "events", 0) && count < expected[SHAPE_EVENT])
+	}
+	if (came(look, reader_events(reader, &arena, 0, 0, PAGE, &events, &count, &next, &error), &error, "events", 0) && count < expected[SHAPE_EVENT])
 		blame(look, "%zu events, %u were acknowledged", count, expected[SHAPE_EVENT]);
 	if (came(look, reader_checkpoints(reader, &arena, &notes, &count, &error), &error, "checkpoints", 0) && count > 0) {
 		struct checkpoint newest;
@@ -457,15 +599,31 @@ static void look_at_pages(struct store_reader *reader, struct look *look)
 			blame(look, "the newest checkpoint is of %llu entries, one of %llu was handed out", (unsigned long long)newest.size,
 			      (unsigned long long)look->ledger->signed_size);
 	}
-	if (came(look, reader_stats(reader, &stats, &error), &error, "figures", 0) && came(look, reader_log_size(reader, &size, &error), &error, "size", 0) && stats.entries != size)
-		blame(look, "%llu entries in the figures, %llu in the log", (unsigned long long)stats.entries, (unsigned long long)size);
+	if (came(look, reader_stats(reader, &stats, &error), &error, "figures", 0) && came(look, reader_log_size(reader, &size, &error), &error, "size", 0)) {
+		if (stats.entries != size)
+			blame(look, "%llu entries in the figures, %llu in the log", (unsigned long long)stats.entries, (unsigned long long)size);
+		if (size < look->ledger->entries_before)
+			blame(look, "%llu entries, it began with %llu", (unsigned long long)size, (unsigned long long)look->ledger->entries_before);
+	}
 	arena_close(&arena);
 }
 
-static void look_at_all(struct store_reader *reader, struct look *look)
+void look_at_all(struct store_reader *reader, struct look *look)
 {
 	for (unsigned i = 0; i < look->ledger->count; i++)
-		(look->ledger->runs[i].shape == SHAPE_EVENT ? look_at_event : look_at_run)(reader, look, i);
+		switch (look->ledger->runs[i].shape) {
+		case SHAPE_EVENT:
+			look_at_event(reader, look, i);
+			break;
+		case SHAPE_DEFINITION:
+			look_at_definition(reader, look, i);
+			break;
+		case SHAPE_DOCUMENT:
+			look_at_document(reader, look, i);
+			break;
+		default:
+			look_at_run(reader, look, i);
+		}
 	look_at_pages(reader, look);
 }
 
@@ -493,7 +651,7 @@ static void session_look(struct session *s, struct look *look)
 	arena_close(&read.arena);
 }
 
-static void session_read(struct session *s)
+void session_read(struct session *s)
 {
 	char why[WHY_LEN] = "";
 	struct look look = {s->ledger, true, 0, why};
@@ -506,7 +664,7 @@ static void session_read(struct session *s)
 
 /* --- scenarios ------------------------------------------------------------------------------------------------------------------- */
 
-static bool refused(struct session *s)
+bool session_refused(struct session *s)
 {
 	if (!is_faulty())
 		wrong("the journal could not be opened, without a fault: %s", s->error.message);
@@ -517,8 +675,8 @@ bool scenario_new(const char *folder, struct ledger *ledger)
 {
 	struct session s;
 
-	if (!session_open(&s, folder, ledger))
-		return refused(&s);
+	if (!session_open(&s, folder, ledger, NULL))
+		return session_refused(&s);
 	session_append_one(&s, SHAPE_SMALL);
 	session_append(&s, (enum shape[]){SHAPE_SMALL, SHAPE_FACT, SHAPE_EVENT}, 3);
 	session_read(&s);
@@ -533,6 +691,7 @@ static void work(struct session *s)
 	session_read(s);
 	session_snapshot(s);
 	session_sign(s);
+	session_append(s, (enum shape[]){SHAPE_DEFINITION, SHAPE_DOCUMENT, SHAPE_ENDED}, 3);
 	session_append(s, (enum shape[]){SHAPE_LARGE, SHAPE_SMALL}, 2); /* in chunks; and past the limit of the log, so that it is copied back */
 	session_append_one(s, SHAPE_FACT);
 	store_expect(s->store);
@@ -546,8 +705,8 @@ bool scenario_work(const char *folder, struct ledger *ledger)
 {
 	struct session s;
 
-	if (!session_open(&s, folder, ledger))
-		return refused(&s);
+	if (!session_open(&s, folder, ledger, NULL))
+		return session_refused(&s);
 	work(&s);
 	session_close(&s);
 	return true;
@@ -557,9 +716,10 @@ bool scenario_dirty(const char *folder, struct ledger *ledger)
 {
 	struct session s;
 
-	if (!session_open(&s, folder, ledger))
-		return refused(&s);
+	if (!session_open(&s, folder, ledger, NULL))
+		return session_refused(&s);
 	work(&s);
+	COVERAGE_KEEP();
 	_exit(END_CLEAN); /* no close: the log stays as it is */
 }
 
@@ -567,8 +727,8 @@ bool scenario_recover(const char *folder, struct ledger *ledger)
 {
 	struct session s;
 
-	if (!session_open(&s, folder, ledger))
-		return refused(&s);
+	if (!session_open(&s, folder, ledger, NULL))
+		return session_refused(&s);
 	session_read(&s);
 	session_append(&s, (enum shape[]){SHAPE_SMALL, SHAPE_MEDIUM}, 2);
 	session_close(&s);
@@ -610,7 +770,9 @@ bool journal_is_good(const char *folder, const struct ledger *ledger, char *why)
 
 	why[0] = '\0';
 	CHECK(!atomic_load(&faults->armed));
-	if (!session_open(&s, folder, &more)) {
+	if (!upkeep_is_good(folder, ledger, why))
+		return false;
+	if (!session_open(&s, folder, &more, NULL)) {
 		snprintf(why, WHY_LEN, "does not open: %s", s.error.message);
 		return false;
 	}

@@ -51,15 +51,20 @@ void disk_watch(const char *folder);
 /* --- what was done, by number ------------------------------------------------------------------------------------------- */
 
 enum outcome { OUTCOME_UNKNOWN, OUTCOME_ACKNOWLEDGED, OUTCOME_REFUSED /* nothing of it may be there */ };
-enum shape { SHAPE_SMALL, SHAPE_LABELS, SHAPE_MEDIUM, SHAPE_LARGE, SHAPE_FACT, SHAPE_SNAPSHOT, SHAPE_EVENT, SHAPE_COUNT };
+enum shape { SHAPE_SMALL, SHAPE_LABELS, SHAPE_MEDIUM, SHAPE_LARGE, SHAPE_FACT, SHAPE_SNAPSHOT, SHAPE_EVENT, SHAPE_ENDED /* with a fact */, SHAPE_OVER /* without */, SHAPE_DEFINITION, SHAPE_DOCUMENT, SHAPE_COUNT };
+enum removal { REMOVAL_NONE, REMOVAL_ASKED /* it is gone, or whole */, REMOVAL_DONE };
 
 struct ledger { /* shared between parent and child */
 	unsigned count;
 	struct {
-		uint8_t shape, outcome;
+		uint8_t shape, outcome, removal, erasure; /* erasure: of its value */
 	} runs[RUNS_MAX];
 	uint64_t signed_size; /* a checkpoint of that size was handed out */
+	unsigned copied; /* a copy was acknowledged that holds the first so many; 0: none was */
+	bool is_copying; /* one was asked for */
+	uint64_t entries_before; /* of the journal that it all began with */
 	unsigned reads; /* that came back with what they had to */
+	unsigned upkeep; /* steps of retention, copies, restores and migrations that came to their end */
 };
 
 /* What is done to a journal in `folder`; true: to its end. Ends the process when something is wrong (END_WRONG). */
@@ -69,6 +74,15 @@ bool scenario_work(const char *folder, struct ledger *ledger); /* all shapes, ba
 bool scenario_dirty(const char *folder, struct ledger *ledger); /* as work, and ends with no close: call it in a child */
 bool scenario_recover(const char *folder, struct ledger *ledger); /* open what was left like that, read, append */
 bool scenario_read(const char *folder, struct ledger *ledger); /* without a daemon: read-only, tables compared */
+/* upkeep.c */
+bool scenario_fill(const char *folder, struct ledger *ledger); /* tiles full of runs that have ended: what the next one begins with */
+bool scenario_retain(const char *folder, struct ledger *ledger); /* a value erased, a run purged, then all that is over, and free pages given back */
+bool scenario_backup(const char *folder, struct ledger *ledger); /* a copy while it goes on; the next one begins with one */
+bool scenario_restore(const char *folder, struct ledger *ledger);
+bool scenario_migrate(const char *folder, struct ledger *ledger); /* of a journal that an earlier build wrote */
+void make_earlier_journal(const char *folder, struct ledger *ledger);
+/* Of the copy in the folder, when one was asked for, and of a restore that was interrupted, which it completes. False: *why. */
+bool upkeep_is_good(const char *folder, const struct ledger *ledger, char *why);
 
 /* Opens it as the daemon would: all that was acknowledged is there with its values, nothing of what was refused, the rest whole or not at
  * all; tree, checkpoints, keys, tables; then it takes one more append. False: *why. */
@@ -87,7 +101,9 @@ extern atomic_bool recording;
 /* From here on all changes of files beneath `root` are kept, in order; what is there already is durable. */
 void recording_start(const char *root);
 void recording_stop(void);
-void recording_acknowledge(unsigned run, uint64_t signed_size); /* run RUNS_MAX: a checkpoint */
+enum promise { PROMISE_APPEND /* number: the run */, PROMISE_CHECKPOINT /* its size */, PROMISE_REMOVED, PROMISE_ERASED /* the run */, PROMISE_COPIED /* so many runs */ };
+/* What was acknowledged here holds behind every later cut. */
+void recording_acknowledge(enum promise promise, uint64_t number);
 /* For disk.c. A node is a file or folder; NODE_NONE is none of ours. */
 enum { NODE_NONE = -1 };
 int recording_open(const char *path, bool is_new);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "workflow/base/coverage.h"
+
 enum { CHECK_LINE_MAX = 512 };
 
 /* One write and no allocation: the reason for the stop may be that there is no memory left. */
@@ -19,6 +21,7 @@ _Noreturn void check_failed(const char *file, int line, const char *condition)
 	if (len > 0 && write(STDERR_FILENO, text, (size_t)len) < 0) {
 		/* Nobody is left to be told. */
 	}
+	COVERAGE_KEEP();
 	abort();
 }
 
@@ -29,6 +32,7 @@ static _Noreturn void stop_without_memory(void)
 	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
 		/* Nobody is left to be told. */
 	}
+	COVERAGE_KEEP();
 	abort();
 }
 

@@ -4,6 +4,7 @@
 
 #include "embedded.h"
 #include "tests/unit/store/fixture.h"
+#include "workflow/base/coverage.h"
 
 static unsigned statements, kill_at; /* of one child */
 
@@ -14,8 +15,10 @@ static int on_statement(unsigned what, void *arg, void *statement, void *text)
 	(void)arg;
 	(void)statement;
 	(void)text;
-	if (++statements == kill_at)
+	if (++statements == kill_at) {
+		COVERAGE_KEEP();
 		_exit(9);
+	}
 	return 0;
 }
 
@@ -90,6 +93,7 @@ static int migrate_killed_at(const char *path, unsigned n, unsigned *count)
 		code = migrate_up(&connection, &error);
 		if (write(counts[1], &statements, sizeof(statements)) != (ssize_t)sizeof(statements))
 			_exit(4);
+		COVERAGE_KEEP();
 		_exit(code == 0 ? 0 : 5);
 	}
 	close(counts[1]);

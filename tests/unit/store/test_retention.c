@@ -833,6 +833,56 @@ START_TEST(a_value_is_erased_everywhere)
 }
 END_TEST
 
+/* A run of which one value was erased before leaves as any other: no row of its values stays behind, and the journal is whole in between. */
+START_TEST(an_erased_value_goes_with_its_run)
+{
+	struct bytes erased = BYTES_OF("\"erased before\"");
+	struct store_purge purge = {.kind = STORE_PURGE_CONTENT, .content = digest_of(erased)};
+	struct fixture f;
+	struct entry entry;
+
+	start(&f);
+	create(&f, "run", NULL);
+	make_step(&f.arena, &entry, ENTRY_TASK_COMPLETED, "run", "/do/0/x@1", BYTES_OF("\"first\""));
+	entry_add_value(&f.arena, &entry, "more", erased);
+	append_at(&f, &entry, 1);
+	end(&f, "run");
+	ck_assert_msg(purge_and_wait(&f, &purge) == 0, "%s", purge.error.message);
+	check_tables_equal(&f);
+	clock_ms += RUNS_MS;
+	purge = pass(&f);
+	ck_assert_uint_eq(purge.removed_runs, 1);
+	ck_assert_uint_eq(purge.removed_values, 3); /* input, first and the output: the fourth was gone */
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM content"), 0);
+	check_tables_equal(&f);
+	ck_assert_uint_eq(verify_all(&f, NULL), 0);
+	fixture_end(&f);
+}
+END_TEST
+
+/* A store that is broken answers what is asked of it, with the reason, and does not wait for its end. */
+START_TEST(a_broken_store_answers)
+{
+	struct store_purge purge = {.kind = STORE_PURGE_DUE};
+	struct fixture f;
+	struct entry entry;
+	char from[300], to[300];
+
+	start(&f);
+	create(&f, "run", NULL);
+	snprintf(from, sizeof(from), "%s/journal.db", f.folder);
+	snprintf(to, sizeof(to), "%s/moved.db", f.folder);
+	ck_assert_int_eq(rename(from, to), 0);
+	make_created(&f.arena, &entry, "other", "left", NULL);
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_IO);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(purge_and_wait(&f, &purge), ERR_IO);
+		ck_assert_msg(strstr(purge.error.message, "was moved, deleted or replaced") != NULL, "%s", purge.error.message);
+	}
+	fixture_end(&f);
+}
+END_TEST
+
 /* Not a byte of it is left in the file. */
 START_TEST(erased_bytes_are_overwritten)
 {
@@ -1233,6 +1283,6 @@ END_TEST
 TEST_MAIN("store-retention", a_run_leaves_when_its_time_is_over, more_runs_than_a_chunk_holds, a_long_run_and_values_that_runs_share,
 	  a_child_stays_while_its_parent_is_open, a_child_of_an_open_run_is_not_purged, a_clock_that_was_ahead_keeps_nothing,
 	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays,
-	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere,
+	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere, an_erased_value_goes_with_its_run, a_broken_store_answers,
 	  erased_bytes_are_overwritten, a_definition_is_not_erased, requests_are_limited_and_answered, the_file_gets_smaller, passes_come_by_themselves,
 	  a_pass_that_was_killed_goes_on, nothing_within_its_time_is_ever_taken)
