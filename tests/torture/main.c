@@ -33,15 +33,16 @@ static unsigned failures;
 static const struct story {
 	const char *name, *base; /* the folder it begins with; NULL: none */
 	scenario run;
+	uint64_t sparser; /* of a sample every so many times as sparse: they are long, and meet what others meet as well */
 } stories[] = {
-	{"new", NULL, scenario_new},
-	{"work", "closed", scenario_work},
-	{"recover", "dirty", scenario_recover},
-	{"read", "dirty", scenario_read},
-	{"retain", "full", scenario_retain},
-	{"backup", "closed", scenario_backup},
-	{"restore", "copied", scenario_restore},
-	{"migrate", "earlier", scenario_migrate},
+	{"new", NULL, scenario_new, 1},
+	{"work", "closed", scenario_work, 1},
+	{"recover", "dirty", scenario_recover, 1},
+	{"read", "dirty", scenario_read, 1},
+	{"retain", "full", scenario_retain, 5},
+	{"backup", "closed", scenario_backup, 3},
+	{"restore", "copied", scenario_restore, 3},
+	{"migrate", "earlier", scenario_migrate, 3},
 };
 
 static void print_path(char path[PATH_LEN], const char *name)
@@ -151,13 +152,18 @@ static bool torture_one(const struct story *story, enum fault fault, bool persis
 	return was_hit;
 }
 
-static void torture(const struct story *story, enum fault fault, bool persistent, struct sum *all)
+static uint64_t spacing(const struct story *story, uint64_t every)
+{
+	return every > 1 ? every * story->sparser : 1;
+}
+
+static void torture(const struct story *story, enum fault fault, bool persistent, uint64_t every, struct sum *all)
 {
 	struct sum sum = {0};
-	uint64_t at = options.every > 1 ? options.seed % options.every : 0;
+	uint64_t step = spacing(story, every), at = options.seed % step;
 
 	while (torture_one(story, fault, persistent, at, &sum))
-		at += options.every;
+		at += step;
 	printf("%s: %s%s: %llu faults, %llu did not open, %llu stopped, %llu acknowledged, then one untouched\n", story->name, fault_name(fault),
 	       persistent ? " from the n-th on" : "", (unsigned long long)sum.faults, (unsigned long long)sum.refused, (unsigned long long)sum.stops,
 	       (unsigned long long)sum.acknowledged);
@@ -258,7 +264,7 @@ static void torture_io(void)
 		if (is_asked_for(&stories[i]))
 			take_base(stories[i].base);
 		for (size_t mode = 0; mode < COUNT_OF(modes) && is_asked_for(&stories[i]); mode++)
-			torture(&stories[i], modes[mode].fault, modes[mode].persistent, &all);
+			torture(&stories[i], modes[mode].fault, modes[mode].persistent, options.every, &all);
 	}
 	printf("io: %llu faults", (unsigned long long)all.faults);
 	for (enum operation i = 0; i < OPERATION_MEMORY; i++) {
@@ -271,10 +277,9 @@ static void torture_io(void)
 	demand("acknowledged beside faults", all.acknowledged, 1000 / options.every);
 }
 
-/* SQLite's are many thousands; of the others, few, always each. */
+/* SQLite's are many thousands; of the others, few, always each, or in a long story every few. */
 static void torture_memory(void)
 {
-	uint64_t every = options.every;
 	static const enum fault kinds[] = {FAULT_SQLITE_MEMORY, FAULT_OWN_MEMORY, FAULT_LIBRARY_MEMORY};
 	struct sum all = {0};
 
@@ -284,11 +289,9 @@ static void torture_memory(void)
 		for (size_t kind = 0; kind < COUNT_OF(kinds) && is_asked_for(&stories[i]); kind++) {
 			if (kinds[kind] == FAULT_LIBRARY_MEMORY && !memory_reaches_libraries)
 				continue;
-			options.every = kinds[kind] == FAULT_SQLITE_MEMORY ? every : 1;
-			torture(&stories[i], kinds[kind], false, &all);
-			options.every = every;
+			torture(&stories[i], kinds[kind], false, kinds[kind] == FAULT_SQLITE_MEMORY ? options.every : stories[i].sparser, &all);
 			if (kinds[kind] == FAULT_SQLITE_MEMORY)
-				torture(&stories[i], kinds[kind], true, &all);
+				torture(&stories[i], kinds[kind], true, options.every, &all);
 		}
 	}
 	printf("memory: %llu faults, %llu stops\n", (unsigned long long)all.faults, (unsigned long long)all.stops);
@@ -358,7 +361,7 @@ static bool cut_one(enum cut cut, uint64_t seed, bool told_lie, struct cuts *cut
 
 static void cut_all(const struct story *story, enum lie lie, struct cuts *cuts)
 {
-	uint64_t n = 0, every = lie != LIE_NONE && options.every < LIES_EVERY ? LIES_EVERY : options.every;
+	uint64_t n = 0, every = spacing(story, lie != LIE_NONE && options.every < LIES_EVERY ? LIES_EVERY : options.every);
 	char why[WHY_LEN], what[128];
 	bool is_sync;
 

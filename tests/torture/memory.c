@@ -1,6 +1,7 @@
 /* Memory that cannot be had, of three kinds: SQLite's, through its own methods; ours, as the linker brings the project's calls here (see
  * meson.build); that of libraries, which call malloc() as this program has it. The last is left out under a sanitizer, which has a
  * malloc() of its own. Any thread. */
+#include <errno.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 
@@ -23,9 +24,13 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 
+/* errno as malloc() sets it: glibc itself insists on it, where it makes a thread. */
 static bool hit(enum fault whose)
 {
-	return faults != NULL && faults->fault == whose && faults_hit(OPERATION_MEMORY);
+	if (faults == NULL || faults->fault != whose || !faults_hit(OPERATION_MEMORY))
+		return false;
+	errno = ENOMEM;
+	return true;
 }
 
 #ifdef SANITIZED
