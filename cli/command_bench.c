@@ -32,7 +32,9 @@ enum {
 	MEMORY_CONNECTIONS = 64,
 	JOURNAL_RUNS_DEFAULT = 30000,
 	JOURNAL_RUNS_MIN = 2000, /* some tiles */
-	JOURNAL_LOOKS = 10, /* at the file while runs come and go */
+	JOURNAL_PERIODS = 12, /* of retention, while runs come and go; a look at the file after each */
+	JOURNAL_PERIOD_MS = 2000, /* after that a run's entries go, too */
+	JOURNAL_STEP = 64, /* runs between two looks at the clock */
 	JOURNAL_LOOK_MS = 1500,
 	JOURNAL_REST_MS_MAX = 120000,
 	WARM_UP_RUNS = 20,
@@ -713,17 +715,34 @@ static int await_rest(struct bench *bench, const char *figure, double least, dou
 	return status;
 }
 
-static int flood_journal(struct bench *bench, uint64_t runs, double *file_bytes)
+static void start_no_ops(struct flood *flood)
+{
+	open_flood(flood, "/v1/runs?wait=30s", "{\"definition\":\"bench/no-op:1.0.0\",\"input\":{}}");
+	start_flood(flood);
+}
+
+static int flood_journal(struct bench *bench, uint64_t runs)
 {
 	struct flood flood = {.bench = bench};
+	start_no_ops(&flood);
+	return close_flood(&flood, flood_to(&flood, runs, runs));
+}
+
+/* As many runs as there come in JOURNAL_PERIODS periods of retention; how long the file was after each. */
+static int flood_periods(struct bench *bench, double *file_bytes, uint64_t *runs)
+{
+	struct flood flood = {.bench = bench};
+	uint64_t start_us = clock_us();
 	int status = STATUS_OK;
-	open_flood(&flood, "/v1/runs?wait=30s", "{\"definition\":\"bench/no-op:1.0.0\",\"input\":{}}");
-	start_flood(&flood);
-	for (size_t i = 0; status == STATUS_OK && i < JOURNAL_LOOKS; i++) {
+	start_no_ops(&flood);
+	for (size_t i = 0; status == STATUS_OK && i < JOURNAL_PERIODS; i++) {
 		struct json *stats;
-		if ((status = flood_to(&flood, runs * (i + 1) / JOURNAL_LOOKS, runs)) == STATUS_OK && (status = ask_stats(bench, &stats)) == STATUS_OK && file_bytes != NULL)
+		while (status == STATUS_OK && clock_us() - start_us < (i + 1) * JOURNAL_PERIOD_MS * 1000ULL)
+			status = flood_to(&flood, flood.done + JOURNAL_STEP, UINT64_MAX);
+		if (status == STATUS_OK && (status = ask_stats(bench, &stats)) == STATUS_OK)
 			file_bytes[i] = json_get_number(stats, "databaseBytes", 0);
 	}
+	*runs = flood.done;
 	return close_flood(&flood, status);
 }
 
@@ -732,7 +751,8 @@ int command_bench_journal(struct command *command)
 	struct arena *arena = &command->arena;
 	struct bench bench = {.command = command};
 	uint64_t runs = JOURNAL_RUNS_DEFAULT;
-	double empty, listed, entries, rest, file_bytes[JOURNAL_LOOKS];
+	double empty, listed, entries, rest, file_bytes[JOURNAL_PERIODS];
+	uint64_t steady_runs;
 	struct json *stats;
 	int status = command_number(command, "runs", RUNS_MAX, &runs);
 	if (status != STATUS_OK)
@@ -743,7 +763,7 @@ int command_bench_journal(struct command *command)
 	    (status = register_definition(&bench, NO_OP_DEFINITION)) != STATUS_OK || (status = ask_stats(&bench, &stats)) != STATUS_OK)
 		goto done;
 	empty = used_bytes(stats);
-	if ((status = flood_journal(&bench, runs, NULL)) != STATUS_OK || (status = ask_stats(&bench, &stats)) != STATUS_OK)
+	if ((status = flood_journal(&bench, runs)) != STATUS_OK || (status = ask_stats(&bench, &stats)) != STATUS_OK)
 		goto done;
 	listed = used_bytes(stats);
 	double all = json_get_number(stats, "entries", 0);
@@ -752,7 +772,7 @@ int command_bench_journal(struct command *command)
 	    (status = restart_daemon(&bench, "1s", "2s")) != STATUS_OK)
 		goto done;
 	uint64_t start_us = clock_us();
-	if ((status = flood_journal(&bench, runs, file_bytes)) != STATUS_OK)
+	if ((status = flood_periods(&bench, file_bytes, &steady_runs)) != STATUS_OK)
 		goto done;
 	double seconds = (double)(clock_us() - start_us) / 1e6, count = (double)runs;
 
@@ -763,9 +783,10 @@ int command_bench_journal(struct command *command)
 	json_set_number(arena, result, "bytesPerRunListed", rounded((listed - empty) / count));
 	json_set_number(arena, result, "bytesPerRunOfEntries", rounded((entries - empty) / count));
 	json_set_number(arena, result, "bytesPerRunForEver", rounded((rest - empty) / count));
-	for (size_t i = 0; i < JOURNAL_LOOKS; i++)
+	for (size_t i = 0; i < JOURNAL_PERIODS; i++)
 		json_add(arena, files, json_number(arena, file_bytes[i]));
 	json_set_number(arena, result, "steadySeconds", rounded(seconds));
+	json_set_number(arena, result, "steadyRuns", (double)steady_runs);
 	json_set(arena, result, "steadyFileBytes", files);
 	if (command->output.format == FORMAT_JSON || command->output.format == FORMAT_JSONL) {
 		output_json(&command->output, result);
@@ -775,9 +796,9 @@ int command_bench_journal(struct command *command)
 		output_line(&command->output, "a run      %.0f bytes while it is listed (30 days)", (listed - empty) / count);
 		output_line(&command->output, "           %.0f bytes while its entries are kept (90 days)", (entries - empty) / count);
 		output_line(&command->output, "           %.0f bytes for ever: its id, and its part of the tree", (rest - empty) / count);
-		output_line(&command->output, "file       %.1f s of runs that are listed for 1 s, entries kept for 2 s; MiB:", seconds);
-		for (size_t i = 0; i < JOURNAL_LOOKS; i++)
-			output_line(&command->output, "  %3zu %%    %.1f", (i + 1) * 100 / JOURNAL_LOOKS, file_bytes[i] / 1048576);
+		output_line(&command->output, "file       while %llu runs came and went that are listed for 1 s, entries kept for 2 s; MiB:", (unsigned long long)steady_runs);
+		for (size_t i = 0; i < JOURNAL_PERIODS; i++)
+			output_line(&command->output, "  %4zu s   %.1f", (i + 1) * JOURNAL_PERIOD_MS / 1000, file_bytes[i] / 1048576);
 	}
 done:
 	close_bench(&bench);

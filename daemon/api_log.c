@@ -4,6 +4,7 @@
 
 #include "daemon/api.h"
 #include "workflow/base/check.h"
+#include "workflow/base/time.h"
 
 enum { TILE_WIDTH = 256, TILE_HEIGHT = 8, TILE_LEVEL_MAX = 7 };
 
@@ -299,12 +300,33 @@ void api_list_keys(struct daemon *daemon, struct request *request, const char *c
 	request_answer_json(request, 200, json);
 }
 
+/* What retention has to do, and when it has more; not for a journal that is too large to walk over all its runs for it. */
+static int add_due(struct store_reader *reader, struct arena *arena, const struct config *config, bool may_walk, struct json *json, struct error *error)
+{
+	struct json *due = json_object(arena);
+	char text[TIME_TEXT_LEN + 1];
+	uint64_t count;
+	int64_t first_ms;
+
+	if (config->retention_runs_ms == 0 || !may_walk)
+		return 0;
+	if (reader_ended_runs(reader, clock_wall_ms() - config->retention_runs_ms, &count, &first_ms, error) != 0)
+		return error->code;
+	json_set_number(arena, due, "dueRuns", (double)count);
+	if (first_ms != 0) {
+		time_text(first_ms + config->retention_runs_ms, text);
+		json_set_text(arena, due, "firstDueAt", text);
+	}
+	json_set(arena, json, "retention", due);
+	return 0;
+}
+
 static void stats_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
 	struct arena *arena = &read->arena;
 	struct json *json = json_object(arena);
-	struct json *statuses = json_object(arena), *tables = json_object(arena), *disk = json_object(arena);
+	struct json *statuses = json_object(arena), *tables = json_object(arena), *kinds = json_object(arena), *disk = json_object(arena);
 	struct store_details details;
 	struct store_disk state;
 	struct store_stats stats;
@@ -339,10 +361,21 @@ static void stats_work(struct store_reader *reader, struct store_read *read)
 	}
 	if (details.table_count > 0)
 		json_set(arena, json, "tables", tables);
+	for (size_t i = 0; i < details.kind_count; i++) {
+		struct json *kind = json_object(arena);
+		json_set_number(arena, kind, "rows", (double)details.kinds[i].count);
+		json_set_number(arena, kind, "bytes", (double)details.kinds[i].bytes);
+		json_set(arena, kinds, details.kinds[i].name, kind);
+	}
+	if (details.kind_count > 0)
+		json_set(arena, json, "entryKinds", kinds);
+	if (add_due(reader, arena, &own->daemon->config, details.kind_count > 0, json, &read->error) != 0)
+		return;
 	store_disk(own->daemon->store, &state);
 	json_set_text(arena, disk, "state", store_disk_state_name(state.state));
 	json_set_number(arena, disk, "freeBytes", (double)state.free_bytes);
 	json_set_number(arena, disk, "reserveBytes", (double)state.reserve_bytes);
+	json_set_number(arena, disk, "walHeldMs", (double)state.held_ms);
 	json_set(arena, json, "disk", disk);
 	if (reader_checkpoint(reader, arena, 0, &note, &error) == 0 && checkpoint_parse(note, &checkpoint, &error) == 0)
 		json_set_number(arena, json, "checkpointSize", (double)checkpoint.size);

@@ -600,11 +600,13 @@ static int on_wal(void *arg, sqlite3 *db, const char *name, int frames)
 static void copy_wal(struct store *store, struct connection *connection)
 {
 	struct error error = {0};
-	int rc;
+	int rc, frames = 0, copied = 0;
 
 	FAIL_POINT(WAL_COPY);
-	rc = sqlite3_wal_checkpoint_v2(connection->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	rc = sqlite3_wal_checkpoint_v2(connection->db, "main", SQLITE_CHECKPOINT_PASSIVE, &frames, &copied);
 	FAIL_POINT(WAL_COPIED);
+	if (rc == SQLITE_OK)
+		disk_note_copy(store, copied >= frames);
 	atomic_fetch_add(&store->counters.wal_checkpoints, 1);
 	if (rc == SQLITE_OK || (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
 		return;
@@ -624,9 +626,10 @@ static void cut_log(struct store *store, struct connection *connection)
 
 	copy_wal(store, connection);
 	rc = sqlite3_wal_checkpoint_v2(connection->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-	if (rc == SQLITE_OK)
+	if (rc == SQLITE_OK) {
+		disk_note_copy(store, true);
 		log_info(LOG_STORE, "the write-ahead log was cut off");
-	else if ((rc & 0xff) == SQLITE_IOERR) {
+	} else if ((rc & 0xff) == SQLITE_IOERR) {
 		struct error error = {0};
 
 		connection_fail(connection, rc, "cut the write-ahead log", &error);

@@ -132,6 +132,19 @@ static void read_state(struct store *store, struct store_disk *disk)
 	disk->low_bytes = store->options.low_bytes;
 	disk->reserve_wanted = store->options.reserve_bytes;
 	disk->wal_max_bytes = store->options.wal_max_bytes;
+	uint64_t since_us = atomic_load(&store->disk.held_since_us), until_us = atomic_load(&store->disk.held_until_us);
+	disk->held_ms = since_us == 0 || until_us < since_us ? 0 : (int64_t)(until_us - since_us) / 1000;
+}
+
+void disk_note_copy(struct store *store, bool is_whole)
+{
+	uint64_t now_us = store->options.now_us();
+
+	atomic_store(&store->disk.held_until_us, now_us);
+	if (is_whole)
+		atomic_store(&store->disk.held_since_us, 0);
+	else if (atomic_load(&store->disk.held_since_us) == 0)
+		atomic_store(&store->disk.held_since_us, now_us);
 }
 
 void store_disk(struct store *store, struct store_disk *disk)

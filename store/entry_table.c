@@ -16,6 +16,7 @@ static const char get_entry_sql[] = "SELECT bytes FROM entry WHERE seq = ?1";
 static const char size_sql[] = "SELECT coalesce(max(seq) + 1, 0) FROM journal";
 /* The end of a tile may be pruned (its leaves are gone, its node stays), so the nodes have a word in the size, too. */
 static const char node_size_sql[] = "SELECT coalesce((max(idx) + 1) * 256, 0) FROM journal_node WHERE level = 8";
+static const char all_sql[] = "SELECT seq, bytes FROM entry";
 static const char from_sql[] = "SELECT seq, bytes FROM entry WHERE seq >= ?1 ORDER BY seq LIMIT ?2";
 
 int entry_table_put_leaf(struct connection *connection, uint64_t seq, const struct digest *leaf, struct error *error)
@@ -187,6 +188,24 @@ static bool raw_kind(struct bytes bytes, const char *origin, uint64_t seq, enum 
 	memcpy(name, bytes.data + start, end - start);
 	name[end - start] = '\0';
 	return entry_kind_parse(name, kind);
+}
+
+int entry_table_count_kinds(struct connection *connection, const char *origin, uint64_t counts[ENTRY_KIND_COUNT], uint64_t bytes[ENTRY_KIND_COUNT], struct error *error)
+{
+	sqlite3_stmt *statement = statement_take(connection, all_sql, error);
+
+	if (statement == NULL)
+		return error->code;
+	while (statement_step(connection, statement, error) > 0) {
+		struct bytes text = column_bytes(statement, 1);
+		enum entry_kind kind;
+
+		if (!raw_kind(text, origin, column_number(statement, 0), &kind))
+			continue; /* `journal verify` says what is wrong with it */
+		counts[kind]++;
+		bytes[kind] += text.len;
+	}
+	return error->code;
 }
 
 int reader_entries(struct store_reader *reader, struct arena *arena, uint64_t from_seq, uint64_t kinds, size_t limit,

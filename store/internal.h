@@ -145,6 +145,7 @@ int entry_table_put(struct connection *connection, uint64_t seq, const struct di
 int entry_table_put_leaf(struct connection *connection, uint64_t seq, const struct digest *leaf, struct error *error);
 int entry_table_put_node(struct connection *connection, unsigned level, uint64_t index, const struct digest *hash, struct error *error);
 int entry_table_size(struct connection *connection, uint64_t *size, struct error *error);
+int entry_table_count_kinds(struct connection *connection, const char *origin, uint64_t counts[ENTRY_KIND_COUNT], uint64_t bytes[ENTRY_KIND_COUNT], struct error *error);
 /* log_tree_read_cb over a struct connection. */
 int entry_table_read_node(void *connection, unsigned level, uint64_t index, struct digest *hash);
 /* The frontier of the stored tree. */
@@ -341,6 +342,7 @@ struct store {
 		uv_mutex_t lock; /* for changes; whoever reads takes the atomics as they are */
 		atomic_int state; /* enum store_disk_state */
 		atomic_ullong free_bytes, reserve_bytes, wal_bytes;
+		atomic_ullong held_since_us, held_until_us; /* first and last copy of the WAL, of those in a row, that did not come to its end; 0: the last one did */
 		uint64_t full_us; /* when a write last found no room; 0: none, or one did since */
 	} disk;
 	struct {
@@ -437,6 +439,7 @@ void disk_look(struct store *store); /* by the thread of the WAL: measure, make 
 /* A write found no room: give the reserve back and close admission. True: try again. */
 bool disk_make_room(struct store *store);
 void disk_written(struct store *store); /* a commit went well */
+void disk_note_copy(struct store *store, bool is_whole); /* the WAL was copied, up to its end or to where somebody reads an old state */
 int disk_check_log(struct store *store, uint64_t bytes, struct error *error); /* ERR_FULL: the WAL is too long to go on */
 bool disk_takes_new_work(struct store *store);
 /* retention.c, on the writer. */

@@ -231,6 +231,39 @@ static int read_counts(struct store_reader *reader, struct arena *arena, const c
 	return error->code;
 }
 
+static int read_kinds(struct store_reader *reader, struct arena *arena, struct store_details *details, struct error *error)
+{
+	uint64_t counts[ENTRY_KIND_COUNT] = {0}, bytes[ENTRY_KIND_COUNT] = {0};
+
+	if (entry_table_count_kinds(&reader->connection, reader->origin, counts, bytes, error) != 0)
+		return error->code;
+	details->kinds = arena_alloc(arena, ENTRY_KIND_COUNT * sizeof(*details->kinds));
+	for (enum entry_kind kind = 0; kind < ENTRY_KIND_COUNT; kind++)
+		if (counts[kind] > 0)
+			details->kinds[details->kind_count++] = (struct store_count){entry_kind_name(kind), counts[kind], bytes[kind]};
+	return 0;
+}
+
+int reader_ended_runs(struct store_reader *reader, int64_t until_ms, uint64_t *count, int64_t *first_ms, struct error *error)
+{
+	static const char ended_sql[] = "SELECT count(*) FILTER (WHERE ended_ms <= ?1), coalesce(min(ended_ms), 0) FROM run WHERE ended_ms IS NOT NULL";
+	sqlite3_stmt *statement;
+
+	ERROR_BEGIN(error);
+	statement = statement_take(&reader->connection, ended_sql, error);
+	*count = 0;
+	*first_ms = 0;
+	if (statement == NULL)
+		return error->code;
+	bind_time(statement, 1, until_ms);
+	if (statement_step(&reader->connection, statement, error) > 0) {
+		*count = column_number(statement, 0);
+		*first_ms = (int64_t)column_number(statement, 1);
+		statement_end(statement);
+	}
+	return error->code;
+}
+
 int reader_details(struct store_reader *reader, struct arena *arena, struct store_details *details, struct error *error)
 {
 	int64_t version, pages, page_size;
@@ -244,7 +277,9 @@ int reader_details(struct store_reader *reader, struct arena *arena, struct stor
 		return error->code;
 	details->schema = (unsigned)version;
 	/* An SQLite that was built without that table leaves the list empty as well. */
-	if (pages * page_size <= STORE_STATS_SCAN_MAX)
+	if (pages * page_size > STORE_STATS_SCAN_MAX)
+		return 0;
+	if (read_kinds(reader, arena, details, error) == 0)
 		read_counts(reader, arena, tables_sql, &details->tables, &details->table_count, &no_dbstat);
-	return 0;
+	return error->code;
 }

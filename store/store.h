@@ -135,6 +135,7 @@ struct store_disk {
 	uint64_t free_bytes; /* for us, as of the last look; one a second */
 	uint64_t reserve_bytes, wal_bytes; /* held; as long is the WAL */
 	uint64_t low_bytes, reserve_wanted, wal_max_bytes; /* the limits */
+	int64_t held_ms; /* for so long, as of its last copy, somebody who reads an old state has kept the WAL from starting over; 0: nobody does */
 };
 void store_disk(struct store *store, struct store_disk *disk); /* any thread; does not look at the disk itself */
 /* 0, or ERR_FULL with what is wrong, how much is there and what to do. */
@@ -446,10 +447,12 @@ struct store_details {
 	struct store_count {
 		const char *name;
 		uint64_t count, bytes;
-	} *statuses, *tables; /* runs of each status (bytes 0); rows and bytes */
-	size_t status_count, table_count;
+	} *statuses, *tables, *kinds; /* runs of each status (bytes 0); rows and bytes; entries of each kind, and their bytes */
+	size_t status_count, table_count, kind_count;
 };
 int reader_details(struct store_reader *reader, struct arena *arena, struct store_details *details, struct error *error);
+/* Runs in the lists that ended at or before until_ms, and when the first of all ended (0: none has). A walk over all runs. */
+int reader_ended_runs(struct store_reader *reader, int64_t until_ms, uint64_t *count, int64_t *first_ms, struct error *error);
 
 /* Rebuild every table but entry and content in a copy of the journal and compare: 0 when they are equal. For tests and `doctor`. */
 int store_check_tables(const char *data_dir, struct error *error);

@@ -100,11 +100,11 @@ await test('a reason has a limit, stays on its line, and what it holds is shown 
 
 await test('timers that come due and events wait while a run is suspended', async () => {
 	const daemon = await fresh();
-	await start(daemon, 'timer', [{ w: { wait: { milliseconds: 400 } } }]);
+	await start(daemon, 'timer', [{ w: { wait: { milliseconds: 1500 } } }]); // it is to be paused before that, on a busy machine too
 	await start(daemon, 'event', [{ l: { listen: { to: { one: { with: { type: 'it' } } } } } }]);
 	equal(daemon.cli('pause', 'timer', 'event').code, 0, 'pause');
 	equal(daemon.cli('send', '{"type": "it", "source": "test", "id": "1"}').code, 0, 'send');
-	await pause(700);
+	await pause(1700);
 	await daemon.kill();
 	await daemon.start();
 	await pause(300);

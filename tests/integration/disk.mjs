@@ -193,6 +193,7 @@ await test('a reader that never ends cannot make the write-ahead log grow withou
 	const stopped = walBytes();
 	await pause(1500);
 	equal(walBytes(), stopped, 'the log grows no more');
+	check((await daemon.get('/v1/journal/stats')).disk.walHeldMs > 1000, 'who holds it shows');
 	check(stopped < 2 * limit + (24 << 20), `the log has ${stopped} bytes: twice the limit and one batch`);
 	equal((await daemon.run(acknowledged[0])).id, acknowledged[0], 'reading');
 	reader.stdin.end();
@@ -200,6 +201,7 @@ await test('a reader that never ends cannot make the write-ahead log grow withou
 	for (const id of acknowledged)
 		equal((await daemon.ended(id, 120_000)).status, 'completed', id);
 	await until('the log is short again', () => walBytes() < limit, 10_000);
+	equal((await daemon.get('/v1/journal/stats')).disk.walHeldMs, 0, 'nobody holds it');
 	console.log(`# ${acknowledged.length} runs, at most ${Math.round(stopped / (1 << 20))} MiB of log, ${Math.round(walBytes() / (1 << 20))} MiB at the end`);
 	daemon.verifyJournal();
 	await daemon.stop();

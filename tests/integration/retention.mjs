@@ -74,7 +74,10 @@ await test('with times of seconds and kills all the while: runs leave, facts and
 	await until('all quick runs are removed', async () => (await daemon.get('/v1/journal/stats')).removedRuns === made + 1, 60_000, 200);
 	await until('tiles are pruned', async () => (await daemon.get('/v1/journal/stats')).prunedEntries > 1500, 60_000, 200);
 	const stats = await daemon.get('/v1/journal/stats');
-	equal([stats.runs, stats.openRuns], [1, 1], 'only the open run is left');
+	equal([stats.runs, stats.openRuns, stats.retention], [1, 1, { dueRuns: 0 }], 'only the open run is left, and nothing is due');
+	const kinds = Object.values(stats.entryKinds).reduce((sum, kind) => sum + kind.rows, 0);
+	equal(kinds, stats.tables.entry.rows, 'entries by kind');
+	check(stats.entryKinds['fact.recorded'].rows >= 1 && stats.entryKinds['fact.recorded'].bytes > 100, () => JSON.stringify(stats.entryKinds));
 
 	// Reads of what is gone: 410 and the story.
 	for (const path of ['', '?include=all', '/events', '/tasks'])
