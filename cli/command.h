@@ -137,8 +137,9 @@ bool run_ended(const struct json *run);
 /* 0 for completed, 10 to 13 for the other ends, -1 while it has not ended. */
 int run_exit_status(const struct json *run);
 bool run_has_overhead(const struct json *run); /* there are figures of its times: it has ended */
-/* POST a run until the daemon has answered; the id makes that safe. */
+/* POST a run, or a fork of one, until the daemon has answered; the id makes that safe. */
 int run_submit(struct command *command, const struct json *body, struct json **run);
+int run_submit_to(struct command *command, const char *path, const struct json *body, struct json **run);
 /* Show a run that was begun or gone on with; with --wait when it has ended, and its outcome is the status then. */
 int run_show_outcome(struct command *command, const char *id, struct json *run, int64_t timeout_ms);
 /* --status, checked; NULL: any. STATUS_USAGE, told. */
@@ -172,7 +173,7 @@ const char *value_text(struct arena *arena, const struct json *value); /* text a
 
 /* One function per verb. */
 #define VERB_FUNCTIONS(X)                                                                                             \
-	X(submit) X(list) X(count) X(show) X(result) X(events) X(tokens) X(retry) X(replay) X(overhead) X(cancel) X(kill) X(pause) X(resume) X(extract) X(infer) X(gate)    \
+	X(submit) X(list) X(count) X(show) X(result) X(events) X(tokens) X(retry) X(fork) X(replay) X(overhead) X(cancel) X(kill) X(pause) X(resume) X(extract) X(infer) X(gate)    \
 	X(fact_list) X(fact_show) X(fact_verify) X(fact_export) X(journal_verify) X(journal_export) X(journal_stats) X(journal_compact) X(journal_backup) X(journal_restore) X(doctor) X(purge) X(document_erase) X(key_list)        \
 	X(key_generate) X(key_export) X(definition_add) X(definition_list) X(definition_show) X(definition_validate)  \
 	X(send_event) X(schedule_list) X(schedule_show) X(schedule_pause) X(schedule_resume) X(schedule_trigger)                     \

@@ -14,6 +14,7 @@ static int add_filters(struct command *command, struct buffer *path)
 	query_add(path, "status", status_word);
 	query_add(path, "workflow", command_option(command, "workflow"));
 	query_add(path, "parent", command_option(command, "parent"));
+	query_add(path, "forkedFrom", command_option(command, "forked-from"));
 	query_add(path, "label", command_option(command, "label"));
 	query_add(path, "since", since);
 	query_add(path, "until", until);

@@ -87,11 +87,16 @@ static char *run_path(struct command *command, const char *id, int64_t wait_ms, 
 
 int run_submit(struct command *command, const struct json *body, struct json **run)
 {
+	return run_submit_to(command, "/v1/runs", body, run);
+}
+
+int run_submit_to(struct command *command, const char *path, const struct json *body, struct json **run)
+{
 	struct error error;
 	int status = client_ready(command);
 	if (status != STATUS_OK)
 		return status;
-	struct request request = {.method = "POST", .path = "/v1/runs", .body = json_print_arena(body, &command->arena), .accept = "application/json"};
+	struct request request = {.method = "POST", .path = path, .body = json_print_arena(body, &command->arena), .accept = "application/json"};
 	*run = NULL;
 	bool sent = false;
 	for (uint64_t give_up_us = clock_us() + COMMAND_OUTAGE_MS_MAX * 1000ull;;) {
@@ -106,11 +111,11 @@ int run_submit(struct command *command, const struct json *body, struct json **r
 			continue;
 		}
 		if (code != 0)
-			status = command_fail_error(command, &error, arena_printf(&command->arena, "submit %s", json_get_text(body, "id")));
+			status = command_fail_error(command, &error, arena_printf(&command->arena, "%s %s", command->verb->name, json_get_text(body, "id")));
 		else if (reply.status != 200 && reply.status != 201)
 			status = command_fail_reply(command, &request, &reply);
 		else if ((*run = command_parse_reply(command, &reply, &error)) == NULL)
-			status = command_fail(command, STATUS_ERROR, NULL, "submit: the answer is not JSON: %s", error.message);
+			status = command_fail(command, STATUS_ERROR, NULL, "%s: the answer is not JSON: %s", command->verb->name, error.message);
 		reply_close(&reply);
 		return status;
 	}
@@ -247,6 +252,11 @@ void run_print(struct command *command, const struct json *run)
 		output_line(output, "children  %.0f  (reprise list --parent %s)", (double)json_count(children) + json_get_number(run, "childrenLeftOut", 0), json_get_text(run, "id"));
 	for (size_t i = 0; i < json_count(children) && i < CHILDREN_SHOWN_MAX; i++)
 		output_line(output, "          %s  %s  %s", json_get_text(json_at(children, i), "id"), json_get_text(json_at(children, i), "status"), json_get_text(json_at(children, i), "step"));
+	const struct json *from = json_get(run, "forkedFrom"), *forks = json_get(run, "forks");
+	if (from != NULL)
+		output_line(output, "fork of   %s  (from %s)", json_get_text(from, "run"), text_line(arena, json_get_text(from, "task")));
+	if (json_count(forks) > 0)
+		output_line(output, "forks     %.0f  (reprise list --forked-from %s)", (double)json_count(forks) + json_get_number(run, "forksLeftOut", 0), json_get_text(run, "id"));
 	const struct json *labels = json_get(run, "labels");
 	for (size_t i = 0; json_is(labels, JSON_OBJECT) && i < json_count(labels); i++)
 		output_line(output, "label     %s=%s", text_line(arena, labels->object.members[i].name), text_line(arena, value_text(arena, labels->object.members[i].value)));

@@ -15,6 +15,7 @@
 	{"status", 's', "STATUS", "pending, running, waiting, suspended, cancelled, faulted or completed", false},              \
 	{"workflow", 'w', "NS/NAME", "of this workflow; with :VERSION of that version alone", false},                           \
 	{"parent", 'p', "RUN", "children of this run", false},                                                                  \
+	{"forked-from", 0, "RUN", "forks of this run", false},                                                                  \
 	{"label", 'l', "K=V", "with this label", false},                                                                        \
 	{"since", 0, "TIME", "created at or after (RFC 3339, or a duration before now)", false},                                \
 	{"until", 0, "TIME", "created before", false}
@@ -67,6 +68,18 @@ static const struct option_rule retry_options[] = {
 	{"reason", 0, "TEXT", "why; kept in the journal", false},
 	{"wait", 'w', NULL, "wait until the run has ended", false},
 	{"timeout", 0, "D", "wait no longer than this", false},
+	END,
+};
+static const struct option_rule fork_options[] = {
+	{"from", 0, "TASK", "the task that the fork begins with: its step id (/do/1/ask@1), reference or name, as reprise show lists it", false},
+	{"set", 0, "K=V", "another member of the task's `with`: runtime=b, sampling.temperature=0, prompt=@FILE; of another task: /do/2/judge:runtime=b", true},
+	{"input", 'i', "JSON", "another input of the task: JSON, @FILE, or - for standard input", false},
+	{"children", 0, "WORD", "of runs that the run had started: keep (default: their results stand), rerun (begin before the first of them), detach", false},
+	{"id", 0, "ID", "the new run's id (default: a new one). Same id and content: the same run", false},
+	LABEL,
+	{"reason", 0, "TEXT", "why; kept in the journal", false},
+	{"wait", 'w', NULL, "wait until the run has ended; the exit status is then its outcome", false},
+	TIMEOUT,
 	END,
 };
 static const struct option_rule purge_options[] = {
@@ -192,6 +205,8 @@ const struct verb verbs[] = {
 	{"retry", "RUN…", "Go on with faulted runs from where they failed; - reads ids from standard input",
 	 "What had finished is not done again. With --wait the exit status is the run's outcome.", "reprise list --status faulted -o ids | reprise retry -", 1, COMMAND_IDS_MAX, retry_options,
 	 command_retry},
+	{"fork", "RUN", "Start the same run once more, from one of its tasks on", "The new run goes on from the state that the run, ended or open, had when it began that task, with what is set. The run itself is "
+	 "not touched; what was under way beside the task is begun again.", "reprise fork 01JC3V0Q9T5Z8W2N4M6K7H1B3D --from /do/1/ask@1 --set runtime=other --wait", 1, 1, fork_options, command_fork},
 	{"purge", "RUN…", "Remove runs that have ended; - reads ids from standard input", "Does at once what retention does later: the run leaves the lists and its values are deleted. Its facts are kept if "
 	 "the daemon's `retention.keepFacts` says so, and its id is not used again. All of up to 256 runs go, or none.",
 	 "reprise purge 01JC3V0Q9T5Z8W2N4M6K7H1B3D --reason 'asked to' --yes", 1, COMMAND_IDS_MAX, purge_options, command_purge},

@@ -14,8 +14,8 @@
 
 static const struct route routes[] = {
 	{"POST", "/v1/runs", "wait include", BODY_SMALL, api_submit_run, LANE_ADMISSION},
-	{"GET", "/v1/runs", "status workflow parent label since until limit cursor", BODY_NONE, api_list_runs},
-	{"GET", "/v1/runs/count", "status workflow parent label since until", BODY_NONE, api_count_runs},
+	{"GET", "/v1/runs", "status workflow parent forkedFrom label since until limit cursor", BODY_NONE, api_list_runs},
+	{"GET", "/v1/runs/count", "status workflow parent forkedFrom label since until", BODY_NONE, api_count_runs},
 	{"GET", "/v1/runs/{}", "wait include", BODY_NONE, api_get_run},
 	{"GET", "/v1/runs/{}/events", "after limit", BODY_NONE, api_run_events},
 	{"GET", "/v1/runs/{}/tokens", "step", BODY_NONE, api_run_tokens},
@@ -23,6 +23,7 @@ static const struct route routes[] = {
 	{"POST", "/v1/runs/{}/cancel", "", BODY_SMALL, api_cancel_run, LANE_CONTROL},
 	{"POST", "/v1/runs/{}/kill", "", BODY_SMALL, api_kill_run, LANE_CONTROL},
 	{"POST", "/v1/runs/{}/retry", "wait include", BODY_SMALL, api_retry_run, LANE_ADMISSION},
+	{"POST", "/v1/runs/{}/fork", "wait include", BODY_SMALL, api_fork_run, LANE_ADMISSION},
 	{"POST", "/v1/runs/{}/pause", "", BODY_SMALL, api_pause_run, LANE_CONTROL},
 	{"POST", "/v1/runs/{}/resume", "", BODY_SMALL, api_resume_run, LANE_CONTROL},
 	{"POST", "/v1/runs/{}/replay", "", BODY_SMALL, api_replay_run},
@@ -228,7 +229,7 @@ void api_answer_page(struct api_read *own, bool stream, enum feed_kind kind, uin
 	feeds_open(&own->daemon->feeds, own->request, kind, after, run_id, filter);
 }
 
-void api_read(struct daemon *daemon, struct request *request, store_read_work work, void *args, void (*then)(struct api_read *read))
+bool api_read(struct daemon *daemon, struct request *request, store_read_work work, void *args, void (*then)(struct api_read *read))
 {
 	struct api_read *own = arena_zero(&request->arena, sizeof *own);
 
@@ -241,11 +242,12 @@ void api_read(struct daemon *daemon, struct request *request, store_read_work wo
 	own->then = then;
 	arena_init(&own->kept);
 	buffer_init(&own->body, ANSWER_MAX);
-	if (store_read(daemon->store, &own->read) != 0) {
-		struct error error;
-		error_set(&error, ERR_BUSY, "%d reads wait for the journal, the limit (STORE_READS_MAX)", STORE_READS_MAX);
-		api_busy(request, &error);
-	}
+	if (store_read(daemon->store, &own->read) == 0)
+		return true;
+	struct error error;
+	error_set(&error, ERR_BUSY, "%d reads wait for the journal, the limit (STORE_READS_MAX)", STORE_READS_MAX);
+	api_busy(request, &error);
+	return false;
 }
 
 void api_print(struct api_read *read, const struct json *json)

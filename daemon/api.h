@@ -15,6 +15,9 @@ enum {
 	API_READ_SLICE_MS = 20, /* one part of a long read */
 	API_READ_PAGE = 1000, /* entries that are looked at together */
 	API_VIEW_BYTES_MAX = 64 << 20, /* bytes of values in one run document besides its input and output; the rest are given by digest */
+	API_FORK_FROM_MAX = 8192, /* bytes of a step id that a client names */
+	API_LABELS_MAX = 64,
+	API_VIEW_FORKS_MAX = 100, /* newest forks in one run document; `forksLeftOut` */
 	API_VIEW_CHILDREN_MAX = 1000, /* newest children in one run document; `childrenLeftOut` says how many more there are */
 	API_EVENTS_BYTES_MAX = 32 << 20, /* bytes of memory for one page of CloudEvents, which has one entry's at least */
 };
@@ -53,8 +56,8 @@ struct api_read {
 	/* Instead of answering; may be NULL. The read's arena is closed when it returns. */
 	void (*then)(struct api_read *read);
 };
-/* Answers 503 itself when the store takes no more reads. */
-void api_read(struct daemon *daemon, struct request *request, store_read_work work, void *args, void (*then)(struct api_read *read));
+/* False: the store takes no more reads, and the request was answered with 503. */
+bool api_read(struct daemon *daemon, struct request *request, store_read_work work, void *args, void (*then)(struct api_read *read));
 void api_print(struct api_read *read, const struct json *json); /* for works */
 /* For `then`: what a read without one does, the body or the problem. */
 void api_answer_read(struct api_read *read);
@@ -89,6 +92,28 @@ enum { REASON_MAX = 1000 /* bytes of a text that says why; it is kept in the jou
 bool api_read_reason(struct request *request, const char **reason); /* the only member of the body; NULL: none */
 /* Answers with the run's document, when the run has ended or the time is up; at once when it is not under way. */
 void api_wait_for_run(struct daemon *daemon, struct request *request, const char *id, int64_t wait_ms, unsigned include, unsigned status);
+/* A run of this id is there, or on its way: 200 with it where its content is equal, 409 else, or 503. */
+struct api_twin {
+	struct daemon *daemon;
+	struct request *request;
+	const char *id;
+	struct digest digest; /* of what was sent: `request` of run.created */
+	const char *content; /* what it is of, for people */
+	int64_t wait_ms;
+	unsigned include;
+	void (*on_none)(void *owner); /* there is none, and nobody answered; NULL: one is known to be on its way, and waited for */
+	void (*release)(void *owner); /* it is answered, or about to be: all else is over */
+	void *owner;
+	/* Its own. */
+	struct digest found;
+	unsigned looks;
+	uv_timer_t *timer;
+};
+void api_look_for_twin(struct api_twin *twin); /* it lives in the request's arena */
+bool api_check_labels(struct request *request, const struct json *labels); /* false: answered */
+const char *api_make_id(struct arena *arena);
+/* The entry with which an inline definition comes into the journal. */
+void api_add_unregistered(struct arena *arena, const struct definition *definition, struct entry *entry);
 void api_set_time(struct arena *arena, struct json *object, const char *name, int64_t wall_ms);
 void api_set_digest(struct arena *arena, struct json *object, const char *name, const struct digest *digest); /* "sha256:…" */
 
@@ -115,6 +140,8 @@ API_HANDLER(api_resume_run);
 API_HANDLER(api_replay_run);
 /* api_lineage.c */
 API_HANDLER(api_retry_run);
+/* api_fork.c */
+API_HANDLER(api_fork_run);
 /* api_definitions.c */
 API_HANDLER(api_add_definition);
 API_HANDLER(api_list_definitions);

@@ -18,7 +18,7 @@
 #include "workflow/replay.h"
 #include "workflow/view.h"
 
-enum { LABELS_MAX = 64, LABEL_LEN_MAX = 256 };
+enum { LABEL_LEN_MAX = 256 };
 
 static const char run_members[] = "definition input id labels";
 
@@ -140,6 +140,26 @@ static int add_children(struct store_reader *reader, struct arena *arena, const 
 	return 0;
 }
 
+/* The newest first, by their ids; only where there are any. */
+static int add_forks(struct store_reader *reader, struct arena *arena, const char *id, struct json *json, struct error *error)
+{
+	const struct store_run_filter filter = {.forked_from = id, .limit = API_VIEW_FORKS_MAX};
+	struct json *list = json_array(arena);
+	struct store_run *runs;
+	size_t count;
+	uint64_t all = 0;
+
+	if (reader_runs(reader, arena, &filter, &runs, &count, error) != 0 || (count == API_VIEW_FORKS_MAX && reader_run_count(reader, &filter, &all, error) != 0))
+		return error->code;
+	for (size_t i = 0; i < count; i++)
+		json_add(arena, list, json_text(arena, runs[i].id));
+	if (count > 0)
+		json_set(arena, json, "forks", list);
+	if (all > count)
+		json_set_number(arena, json, "forksLeftOut", (double)(all - count));
+	return 0;
+}
+
 static void document_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
@@ -160,7 +180,8 @@ static void document_work(struct store_reader *reader, struct store_read *read)
 		json_set(&own->kept, json, "overhead", args->overhead);
 	if (args->tree)
 		json_set(&own->kept, json, "tree", args->tree);
-	if ((args->include & VIEW_CHILDREN) && add_children(reader, &own->kept, args->id, json, &read->error) != 0)
+	if ((args->include & VIEW_CHILDREN) &&
+	    (add_children(reader, &own->kept, args->id, json, &read->error) != 0 || add_forks(reader, &own->kept, args->id, json, &read->error) != 0))
 		return;
 	api_print(own, json);
 }
@@ -339,8 +360,7 @@ struct submission {
 	struct digest request_digest;
 	struct entry extra;
 	struct engine_submit submit;
-	unsigned looks;
-	uv_timer_t *look_timer;
+	struct api_twin twin;
 };
 
 static void submit_definition(struct submission *s, struct definition *definition, bool is_known);
@@ -457,23 +477,19 @@ static void find_definition(struct submission *s)
 
 /* --- durable, or not --- */
 
-static void look_for_twin(struct submission *s);
-
-static void on_looked(struct api_read *own);
-
 static void twin_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
-	struct submission *s = own->args;
+	struct api_twin *twin = own->args;
 	struct store_run run;
 
-	if (reader_run(reader, &read->arena, s->id, &run, &read->error) == 0)
-		s->digest = run.request;
+	if (reader_run(reader, &read->arena, twin->id, &run, &read->error) == 0)
+		twin->found = run.request;
 }
 
 static void on_look_again(uv_timer_t *timer)
 {
-	look_for_twin(timer->data);
+	api_look_for_twin(timer->data);
 }
 
 static void on_look_timer_closed(uv_handle_t *handle)
@@ -481,59 +497,81 @@ static void on_look_timer_closed(uv_handle_t *handle)
 	free(handle);
 }
 
-static void end_looking(struct submission *s)
+static void end_looking(uv_timer_t *timer)
 {
-	if (s->look_timer)
-		uv_close((uv_handle_t *)s->look_timer, on_look_timer_closed);
-	s->look_timer = NULL;
+	if (timer)
+		uv_close((uv_handle_t *)timer, on_look_timer_closed);
 }
 
 static void on_looked(struct api_read *own)
 {
-	struct submission *s = own->args;
-	struct request *request = s->request;
+	struct api_twin *twin = own->args;
+	struct request *request = twin->request;
 	struct error error = own->read.error;
 	char digests[2][DIGEST_TEXT_LEN + 1];
 
 	buffer_close(&own->body);
 	/* The other submission of this id has not been committed yet: what it will be is known in a moment. */
-	if (error.code == ERR_NOT_FOUND && ++s->looks < API_REQUEST_ID_TRIES_MAX && s->daemon->stage < DAEMON_STOPPING) {
-		if (!s->look_timer) {
-			s->look_timer = memory_zero(sizeof *s->look_timer);
-			CHECK(uv_timer_init(&s->daemon->loop, s->look_timer) == 0);
-			s->look_timer->data = s;
+	if (error.code == ERR_NOT_FOUND && !twin->on_none && ++twin->looks < API_REQUEST_ID_TRIES_MAX && twin->daemon->stage < DAEMON_STOPPING) {
+		if (!twin->timer) {
+			twin->timer = memory_zero(sizeof *twin->timer);
+			CHECK(uv_timer_init(&twin->daemon->loop, twin->timer) == 0);
+			twin->timer->data = twin;
 		}
-		uv_timer_start(s->look_timer, on_look_again, API_LOOK_AGAIN_MS, 0);
+		uv_timer_start(twin->timer, on_look_again, API_LOOK_AGAIN_MS, 0);
 		return;
 	}
-	end_looking(s);
-	definition_release(s->definition);
-	s->definition = NULL;
+	end_looking(twin->timer);
+	if (error.code == ERR_NOT_FOUND && twin->on_none) {
+		twin->on_none(twin->owner);
+		return;
+	}
+	twin->release(twin->owner);
 	if (error.code == ERR_NOT_FOUND) {
-		error_set(&error, ERR_BUSY, "run %s: another submission of this id is under way; retry", s->id);
+		error_set(&error, ERR_BUSY, "run %s: another submission of this id is under way; retry", twin->id);
 		api_busy(request, &error);
 	} else if (error.code != ERR_NONE) {
 		if (error.code == ERR_GONE)
 			error_wrap(&error, "the id is not used again, choose another");
 		api_fail(request, &error);
-	} else if (digest_equal(&s->digest, &s->request_digest)) {
-		api_wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 200);
+	} else if (digest_equal(&twin->found, &twin->digest)) {
+		api_wait_for_run(twin->daemon, request, twin->id, twin->wait_ms, twin->include, 200);
 	} else {
 		struct json *extra = json_object(&request->arena);
-		digest_text(&s->digest, digests[0]);
-		digest_text(&s->request_digest, digests[1]);
-		json_set_text(&request->arena, extra, "run", s->id);
+		digest_text(&twin->found, digests[0]);
+		digest_text(&twin->digest, digests[1]);
+		json_set_text(&request->arena, extra, "run", twin->id);
 		json_set_text(&request->arena, extra, "existing", digests[0]);
 		json_set_text(&request->arena, extra, "submitted", digests[1]);
-		error_set(&error, ERR_EXISTS, "run %s exists with other content (definition, input or labels): it has %s, this one %s; choose another id", s->id, digests[0],
-			  digests[1]);
+		error_set(&error, ERR_EXISTS, "run %s exists with other content (%s): it has %s, this one %s; choose another id", twin->id, twin->content, digests[0], digests[1]);
 		request_problem_at(request, 409, &error, extra);
 	}
 }
 
+void api_look_for_twin(struct api_twin *twin)
+{
+	void (*release)(void *owner) = twin->release;
+	void *owner = twin->owner;
+	uv_timer_t *timer = twin->timer;
+
+	if (api_read(twin->daemon, twin->request, twin_work, twin, on_looked))
+		return;
+	end_looking(timer); /* the request is answered, and the twin gone with it */
+	release(owner);
+}
+
+static void release_definition(void *owner)
+{
+	definition_release(owner);
+}
+
 static void look_for_twin(struct submission *s)
 {
-	api_read(s->daemon, s->request, twin_work, s, on_looked);
+	s->twin = (struct api_twin){
+		.daemon = s->daemon, .request = s->request, .id = s->id, .digest = s->request_digest, .content = "definition, input or labels", .wait_ms = s->wait_ms,
+		.include = s->include, .release = release_definition, .owner = s->definition,
+	};
+	api_look_for_twin(&s->twin);
 }
 
 static void on_submitted(struct engine_submit *submit)
@@ -560,6 +598,16 @@ static void on_submitted(struct engine_submit *submit)
 	api_wait_for_run(s->daemon, request, s->id, s->wait_ms, s->include, 201);
 }
 
+void api_add_unregistered(struct arena *arena, const struct definition *definition, struct entry *entry)
+{
+	*entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(arena), .time_ms = clock_wall_ms()};
+	json_set_text(arena, entry->data, "namespace", definition->namespace);
+	json_set_text(arena, entry->data, "name", definition->name);
+	json_set_text(arena, entry->data, "version", definition->version);
+	json_set_boolean(arena, entry->data, "registered", false);
+	entry_add_value(arena, entry, "definition", json_print_arena(definition->document, arena));
+}
+
 /* Takes over one use of the definition. is_known: the journal has it. */
 static void submit_definition(struct submission *s, struct definition *definition, bool is_known)
 {
@@ -573,12 +621,7 @@ static void submit_definition(struct submission *s, struct definition *definitio
 		.definition = definition, .id = s->id, .input = s->input, .labels = s->labels, .received_us = s->request->received_us, .on_done = on_submitted, .owner = s,
 	};
 	if (!is_known) {
-		s->extra = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(arena), .time_ms = clock_wall_ms()};
-		json_set_text(arena, s->extra.data, "namespace", definition->namespace);
-		json_set_text(arena, s->extra.data, "name", definition->name);
-		json_set_text(arena, s->extra.data, "version", definition->version);
-		json_set_boolean(arena, s->extra.data, "registered", false);
-		entry_add_value(arena, &s->extra, "definition", json_print_arena(definition->document, arena));
+		api_add_unregistered(arena, definition, &s->extra);
 		s->submit.extra = &s->extra;
 		s->submit.extra_count = 1;
 	}
@@ -591,14 +634,14 @@ static void submit_definition(struct submission *s, struct definition *definitio
 
 /* --- what was sent --- */
 
-static bool check_labels(struct request *request, const struct json *labels)
+bool api_check_labels(struct request *request, const struct json *labels)
 {
 	if (!json_is(labels, JSON_OBJECT)) {
 		api_invalid(request, "labels: expected an object of texts, found %s", json_type_name(labels->type));
 		return false;
 	}
-	if (json_count(labels) > LABELS_MAX) {
-		api_invalid(request, "labels: %zu of them, the limit is %d", json_count(labels), LABELS_MAX);
+	if (json_count(labels) > API_LABELS_MAX) {
+		api_invalid(request, "labels: %zu of them, the limit is %d", json_count(labels), API_LABELS_MAX);
 		return false;
 	}
 	for (size_t i = 0; i < labels->object.count; i++) {
@@ -611,13 +654,21 @@ static bool check_labels(struct request *request, const struct json *labels)
 	return true;
 }
 
+const char *api_make_id(struct arena *arena)
+{
+	char made[27];
+	uint8_t random[10];
+
+	CHECK(getrandom(random, sizeof random, 0) == sizeof random);
+	id_make(clock_wall_ms(), random, made);
+	return arena_text(arena, made);
+}
+
 static bool read_members(struct submission *s)
 {
 	struct request *request = s->request;
 	struct arena *arena = &request->arena;
 	const struct json *definition = json_get(s->root, "definition"), *input = json_get(s->root, "input"), *id = json_get(s->root, "id"), *labels = json_get(s->root, "labels");
-	char made[27];
-	uint8_t random[10];
 
 	if (!json_is(s->root, JSON_OBJECT)) {
 		api_invalid(request, "the body is %s, expected an object with definition and input", json_type_name(s->root->type));
@@ -646,15 +697,9 @@ static bool read_members(struct submission *s)
 	}
 	if (labels && json_is(labels, JSON_NULL))
 		labels = NULL;
-	if (labels && !check_labels(request, labels))
+	if (labels && !api_check_labels(request, labels))
 		return false;
-	if (id) {
-		s->id = id->string.text;
-	} else {
-		CHECK(getrandom(random, sizeof random, 0) == sizeof random);
-		id_make(clock_wall_ms(), random, made);
-		s->id = arena_text(arena, made);
-	}
+	s->id = id ? id->string.text : api_make_id(arena);
 	s->labels = labels && json_count(labels) > 0 ? labels : NULL;
 	s->input = json_print_arena(input ? input : json_null(arena), arena);
 	return true;
@@ -817,6 +862,7 @@ static bool read_filter(struct request *request, struct store_run_filter *filter
 
 	filter->status = request_query(request, "status");
 	filter->parent = request_query(request, "parent");
+	filter->forked_from = request_query(request, "forkedFrom");
 	if (filter->status && !run_status_parse(filter->status, &status)) {
 		api_invalid(request, "query parameter status: '%s'; known: pending, running, waiting, suspended, cancelled, faulted, completed", filter->status);
 		return false;
@@ -849,6 +895,11 @@ static struct json *row_json(struct arena *arena, const struct store_run *run)
 		json_set_text(arena, json, "reason", "killed");
 	if (run->parent)
 		json_set(arena, json, "parent", view_parent(arena, run->parent, run->parent_step));
+	if (run->forked_from) {
+		struct json *from = json_object(arena);
+		json_set_text(arena, from, "run", run->forked_from);
+		json_set(arena, json, "forkedFrom", from);
+	}
 	api_set_time(arena, json, "createdAt", run->created_ms);
 	api_set_time(arena, json, "startedAt", run->created_ms);
 	if (run->ended_ms != 0)

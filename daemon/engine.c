@@ -648,6 +648,8 @@ static struct json *summary_json(const struct run *run, struct arena *arena)
 	json_set(arena, json, "workflow", workflow);
 	if (live->state.parent_run)
 		json_set(arena, json, "parent", view_parent(arena, live->state.parent_run, live->state.parent_step));
+	if (live->state.forked_from)
+		json_set(arena, json, "forkedFrom", view_forked_from(arena, json_parse(arena, bytes_text(live->state.forked_from), JSON_STORED, NULL, NULL)));
 	json_set_text(arena, json, "status", run_status_name(live->state.status));
 	if (live->state.killed)
 		json_set_text(arena, json, "reason", "killed");
@@ -1009,6 +1011,7 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 		trigger->input = message->submit->input;
 		trigger->labels = message->submit->labels;
 		trigger->parent = message->submit->parent;
+		trigger->fork = message->submit->fork;
 		break;
 	case TRIGGER_ACTIVITY_DONE:
 		make_outcome(run, message);

@@ -166,6 +166,7 @@ struct engine_submit {
 	struct bytes input; /* canonical JSON */
 	const struct json *labels; /* {key: text} or NULL */
 	const struct json *parent; /* of a child: see run.created in workflow/entry.h; else NULL */
+	const struct forking *fork; /* workflow/fork.h; NULL: it begins at its beginning */
 	uint64_t received_us; /* when the request's last byte was read, for the stage `admission` */
 	/* More entries for the same transaction, before run.created: a definition that is not in the journal yet. */
 	struct entry *extra;

@@ -17,6 +17,7 @@ static const char *const migrations[] = {
 	schema_0007_control_sql,
 	schema_0008_retention_sql,
 	schema_0009_gate_sql,
+	schema_0010_fork_sql,
 };
 
 unsigned migrate_version(void)

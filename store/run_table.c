@@ -9,7 +9,7 @@
 static const char find_sql[] = "SELECT seq FROM run WHERE id = ?1";
 static const char find_status_sql[] = "SELECT seq, status FROM run WHERE id = ?1";
 static const char insert_sql[] = "INSERT INTO run(seq, id, namespace, name, version, definition, request, status, created_ms, "
-				 "parent, parent_step, awaited) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+				 "parent, parent_step, awaited, forked_from) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 static const char insert_label_sql[] = "INSERT INTO run_label(key, value, run) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
 static const char update_sql[] = "UPDATE run SET status = ?2, ended_ms = ?3, killed = ?4, wake_ms = ?5, rested_ms = ?6, suspended = ?7, quarantined = ?8 "
 				 "WHERE seq = ?1";
@@ -132,6 +132,8 @@ static int insert_run(struct connection *connection, const struct entry *entry, 
 		bind_text(statement, 11, text_or_empty(parent, "step"));
 	}
 	bind_number(statement, 12, json_get_boolean(parent, "awaited", false));
+	if (json_get(entry->data, "forkedFrom") != NULL)
+		bind_text(statement, 13, text_or_empty(json_get(entry->data, "forkedFrom"), "run"));
 	if (statement_run(connection, statement, error) != 0)
 		return error->code;
 	return insert_labels(connection, entry->seq, entry, error);
@@ -268,7 +270,7 @@ int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t 
 #define RUN_COLUMNS                                                                                                           \
 	"r.seq, r.id, r.namespace, r.name, r.version, r.status, r.definition, r.request, r.created_ms, coalesce(r.ended_ms, " \
 	"0), r.killed, r.parent, r.parent_step, r.awaited, coalesce(r.suspended, 0), r.quarantined,"                             \
-	" (SELECT e.seq_first + e.count - 1 FROM run_entry e WHERE e.run = r.seq ORDER BY e.seq_first DESC LIMIT 1)"
+	" coalesce(r.forked_from, ''), (SELECT e.seq_first + e.count - 1 FROM run_entry e WHERE e.run = r.seq ORDER BY e.seq_first DESC LIMIT 1)"
 
 static const char get_sql[] = "SELECT " RUN_COLUMNS " FROM run r WHERE r.id = ?1";
 static const char open_sql[] = "SELECT seq, id, coalesce(wake_ms, 0), coalesce(rested_ms, 0), parent, parent_step, awaited, quarantined FROM run "
@@ -288,8 +290,10 @@ static void read_run(sqlite3_stmt *statement, struct arena *arena, struct store_
 		.killed = column_number(statement, 10) != 0,
 		.suspended_seq = column_number(statement, 14),
 		.is_quarantined = column_number(statement, 15) != 0,
-		.seq_last = column_number(statement, 16),
+		.seq_last = column_number(statement, 17),
 	};
+	if (column_text(statement, 16, arena)[0] != '\0')
+		run->forked_from = column_text(statement, 16, arena);
 	column_digest(statement, 6, &run->definition);
 	column_digest(statement, 7, &run->request);
 	if (column_text(statement, 11, arena)[0] != '\0') {
@@ -415,6 +419,8 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 		buffer_add_text(&sql, " AND r.version = :version");
 	if (filter->parent != NULL)
 		buffer_add_text(&sql, " AND r.parent = :parent");
+	if (filter->forked_from != NULL)
+		buffer_add_text(&sql, " AND r.forked_from = :forked");
 	if (filter->since_ms > 0)
 		buffer_add_text(&sql, " AND r.created_ms >= :since");
 	if (filter->until_ms > 0)
@@ -432,6 +438,7 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 	bind_named_text(statement, ":name", filter->name);
 	bind_named_text(statement, ":version", filter->version);
 	bind_named_text(statement, ":parent", filter->parent);
+	bind_named_text(statement, ":forked", filter->forked_from);
 	bind_named_text(statement, ":key", filter->label_key);
 	bind_named_text(statement, ":value", filter->label_value);
 	bind_named_number(statement, ":since", (uint64_t)filter->since_ms);

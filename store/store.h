@@ -258,12 +258,14 @@ struct store_run {
 	bool killed;
 	const char *parent, *parent_step; /* NULL: it is no child */
 	bool is_awaited;
+	const char *forked_from; /* NULL: it is no fork */
 	uint64_t suspended_seq; /* of the run.suspended that says why; 0: it is not suspended */
 	bool is_quarantined;
 };
 struct store_run_filter {
 	const char *status, *namespace, *name, *version; /* NULL: any */
 	const char *parent; /* children of this run */
+	const char *forked_from; /* forks of this run */
 	const char *label_key, *label_value;
 	int64_t since_ms, until_ms; /* 0: open; created at or after, before */
 	uint64_t before_seq; /* page: only older than this; 0: from the newest */

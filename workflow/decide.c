@@ -6,6 +6,7 @@
  *   decide_tasks.c        beginning one task, by kind
  *   decide_faults.c       how things end: completion, faults, try and catch
  *   decide_listen.c       an event for a listen
+ *   decide_fork.c         a run that goes on from another one's state
  *   decide_facts.c        a candidate becomes a signed fact
  *   decide_expressions.c  expressions and data flow
  *   decide_values.c       entries and the values they name
@@ -34,6 +35,24 @@ struct digest submission_digest(const struct digest *definition, const struct di
 	return digest;
 }
 
+struct entry *decide_new_created(struct deciding *d)
+{
+	const struct trigger *trigger = d->trigger;
+	const struct definition *definition = d->draft.definition;
+	struct entry *entry = decide_new_entry(d, ENTRY_RUN_CREATED);
+	struct json *workflow = json_object(d->arena);
+
+	json_set_text(d->arena, workflow, "namespace", definition->namespace);
+	json_set_text(d->arena, workflow, "name", definition->name);
+	json_set_text(d->arena, workflow, "version", definition->version);
+	json_set(d->arena, entry->data, "workflow", workflow);
+	json_set_digest(d->arena, entry->data, "definition", &definition->digest);
+	entry_add_value(d->arena, entry, "input", trigger->input);
+	if (json_count(trigger->labels) > 0)
+		entry_add_value(d->arena, entry, "labels", json_print_arena(trigger->labels, d->arena));
+	return entry;
+}
+
 static void on_submitted(struct deciding *d)
 {
 	const struct trigger *trigger = d->trigger;
@@ -50,17 +69,8 @@ static void on_submitted(struct deciding *d)
 	bool good = !start || decide_read_duration(d, &started, definition->timeout, &timeout_ms, &error);
 	if (d->decision->need_count > 0)
 		return;
-	struct entry *entry = decide_new_entry(d, ENTRY_RUN_CREATED);
-	struct json *workflow = json_object(d->arena);
-
-	json_set_text(d->arena, workflow, "namespace", definition->namespace);
-	json_set_text(d->arena, workflow, "name", definition->name);
-	json_set_text(d->arena, workflow, "version", definition->version);
-	json_set(d->arena, entry->data, "workflow", workflow);
-	json_set_digest(d->arena, entry->data, "definition", &definition->digest);
-	struct digest input = entry_add_value(d->arena, entry, "input", trigger->input);
-	if (json_count(trigger->labels) > 0)
-		entry_add_value(d->arena, entry, "labels", json_print_arena(trigger->labels, d->arena));
+	struct entry *entry = decide_new_created(d);
+	struct digest input = digest_of(trigger->input);
 	struct digest request = submission_digest(&definition->digest, &input, json_count(trigger->labels) > 0 ? trigger->labels : NULL);
 	json_set_digest(d->arena, entry->data, "request", &request);
 	if (trigger->parent)
@@ -330,7 +340,7 @@ static void finish_attempt(struct deciding *d, const struct instance *instance, 
 	decide_emit(d, entry);
 }
 
-static void complete_call(struct deciding *d, const struct instance *instance, struct value *output)
+void decide_complete_call(struct deciding *d, const struct instance *instance, struct value *output)
 {
 	if (!decide_complete_task(d, instance->task, instance->path, instance->path_count, NULL, output, NULL))
 		return;
@@ -354,7 +364,7 @@ static void fail_attempt(struct deciding *d, const struct instance *instance, co
 		return;
 	}
 	if (outcome->output) { /* onFailure: continue. The section's outcome names the class (semantics.md 6). */
-		complete_call(d, instance, decide_make_value(d, outcome->output));
+		decide_complete_call(d, instance, decide_make_value(d, outcome->output));
 		return;
 	}
 	if (outcome->error) {
@@ -420,7 +430,7 @@ static void on_activity_done(struct deciding *d)
 	if (outcome->facts)
 		output = decide_make_value(d, decide_record_facts(d, instance, trigger->step_id));
 	/* The draft's copy may have moved: decide_emit() changed it. */
-	complete_call(d, state_find_step(&d->draft, trigger->step_id, d->arena, NULL), output);
+	decide_complete_call(d, state_find_step(&d->draft, trigger->step_id, d->arena, NULL), output);
 }
 
 static void on_cancel(struct deciding *d)
@@ -431,9 +441,7 @@ static void on_cancel(struct deciding *d)
 	decide_end_run(d, entry);
 }
 
-/* A task that holds others, or listens, goes on where it stood, and has its time again. False: the decision needs values, or a duration is
- * none any more, of which the task faults. */
-static bool resume_task(struct deciding *d, const struct instance *instance)
+bool decide_resume_task(struct deciding *d, const struct instance *instance)
 {
 	const struct task *task = instance->task;
 	const struct retry *retry = task->kind == TASK_TRY ? task->catch->retry : NULL;
@@ -483,7 +491,7 @@ static void on_retry(struct deciding *d)
 		const struct instance *was = CONTAINER_OF(link, struct instance, live);
 		const struct instance *instance = state_find(&d->draft, was->task, was->is_body, was->path, was->path_count);
 		bool is_live = instance->phase == INSTANCE_STARTED || instance->phase == INSTANCE_BACKING_OFF;
-		if (is_live && !instance->is_body && instance->task->parent && !resume_task(d, instance))
+		if (is_live && !instance->is_body && instance->task->parent && !decide_resume_task(d, instance))
 			return;
 	}
 	decide_push_all(d);
@@ -493,7 +501,10 @@ static void decide_trigger(struct deciding *d)
 {
 	switch (d->trigger->kind) {
 	case TRIGGER_SUBMITTED:
-		on_submitted(d);
+		if (d->trigger->fork)
+			decide_on_forked(d);
+		else
+			on_submitted(d);
 		break;
 	case TRIGGER_RESTARTED:
 		on_restarted(d);

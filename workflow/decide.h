@@ -50,6 +50,7 @@ struct outcome {
 	int64_t started_ms, finished_ms, duration_ms;
 };
 
+struct forking;
 struct trigger {
 	enum trigger_kind kind;
 	int64_t wall_ms;
@@ -58,6 +59,7 @@ struct trigger {
 	struct bytes input; /* canonical JSON */
 	const struct json *labels; /* {key: text} or NULL */
 	const struct json *parent; /* of a child: {run, step, depth, awaited}; else NULL */
+	const struct forking *fork; /* of a fork, fork.h: it goes on from another run's state; else NULL */
 	/* ACTIVITY_DONE */
 	const char *step_id;
 	unsigned attempt;

@@ -289,9 +289,9 @@ void decide_run_queue(struct deciding *d)
 	}
 }
 
-void decide_push_all(struct deciding *d)
+static void push_live(struct deciding *d, const struct list *live)
 {
-	LIST_EACH(link, &d->base->live) {
+	LIST_EACH(link, live) {
 		const struct instance *was = CONTAINER_OF(link, struct instance, live);
 		const struct instance *instance = state_find(&d->draft, was->task, was->is_body, was->path, was->path_count);
 		enum task_kind kind = instance->task->kind;
@@ -299,6 +299,12 @@ void decide_push_all(struct deciding *d)
 		if (instance->phase == INSTANCE_STARTED && (is_loop || (is_list && !instance->child_live)))
 			decide_push(d, instance->task, instance->is_body, instance->path, instance->path_count);
 	}
+}
+
+void decide_push_all(struct deciding *d)
+{
+	push_live(d, &d->base->live);
+	push_live(d, &d->draft.live); /* of a fork */
 }
 
 void decide_push_parent(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count)

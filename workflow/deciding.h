@@ -168,6 +168,20 @@ void decide_run_queue(struct deciding *d);
 void decide_push_all(struct deciding *d);
 void decide_push_parent(struct deciding *d, const struct task *task, const uint64_t *path, size_t path_count);
 
+/* --- decide.c --- */
+
+/* run.created, but for what depends on whether it is a fork. */
+struct entry *decide_new_created(struct deciding *d);
+/* A task that holds others, or listens, goes on where it stood, and has its time again. False: the decision needs values, or a duration is
+ * none any more, of which the task faults. */
+bool decide_resume_task(struct deciding *d, const struct instance *instance);
+void decide_complete_call(struct deciding *d, const struct instance *instance, struct value *output);
+
+/* --- decide_fork.c --- */
+
+/* TRIGGER_SUBMITTED of a fork. */
+void decide_on_forked(struct deciding *d);
+
 /* --- decide_listen.c --- */
 
 /* TRIGGER_EVENT. */

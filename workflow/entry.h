@@ -20,6 +20,9 @@
  * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?, start?, timeout? (when it is over),
  *                     parent? {run, step, depth, awaited}   values: input, labels; parent: of a child, depth: how many runs are around it;
  *                     start: the transformed input, where the workflow has an `input.from`
+ *                     of a fork: forkedFrom {run, step (that it begins with), seq (of the entry with which that began in the other run), children (keep, rerun,
+ *                     detach), kept? [runId] (children whose results stand), more? (left out of kept)}, overrides, reason?   values: what was asked for, the reason.
+ *                     Then `start` is what the first list was given, and task.carried for each record of the other run's state follow at once
  * run.completed       runId, output, record?             values: the output, {"wallUs", "stages"}
  * run.faulted         runId, error, record?              values: {type, status, title, detail?, instance?, class?}, the record
  * run.cancelled       runId, reason?, record?            values: the reason (a JSON text), the record
@@ -39,6 +42,9 @@
  * task.caught         runId, stepId (of the try), error  its catch.do begins
  * task.resumed        runId, stepId, timeout?, attemptDue?, retryUntil?, since?   follows run.retried: a task with others in it is under way again, its times
  *                     begin anew; since: of a listen
+ * task.carried        runId, stepId?, body? (true: of an iteration), phase, …   of a fork: a record of the state that it goes on from, as the fold left it where the other
+ *                     run began forkedFrom.step. Without stepId: the run's own list, with consumed? [seq of an event]. Names of the rest: CARRIED_* in
+ *                     workflow/state_internal.h; a number or truth that is left out is 0. values: input, output, context, current, in, error, correlation
  * attempt.started     runId, stepId, attempt, with, key, awaits? (true: for a child to end)   value: the evaluated arguments; key: the idempotency key
  * attempt.succeeded   runId, stepId, attempt, record, request?, response?      values: record, request, response
  * attempt.failed      runId, stepId, attempt, class, record, request?, response?, error? (value: the error of a child)
@@ -92,6 +98,7 @@
 	X(ENTRY_TASK_RETRYING, "task.retrying", 1)            \
 	X(ENTRY_TASK_CAUGHT, "task.caught", 1)                \
 	X(ENTRY_TASK_RESUMED, "task.resumed", 1)              \
+	X(ENTRY_TASK_CARRIED, "task.carried", 1)              \
 	X(ENTRY_ATTEMPT_STARTED, "attempt.started", 1)        \
 	X(ENTRY_ATTEMPT_SUCCEEDED, "attempt.succeeded", 1)    \
 	X(ENTRY_ATTEMPT_FAILED, "attempt.failed", 1)          \

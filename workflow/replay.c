@@ -9,6 +9,7 @@
 
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
+#include "workflow/fork.h"
 #include "workflow/value_index.h"
 
 enum {
@@ -293,6 +294,33 @@ static size_t attempt_outcome(struct replay *r, size_t at, struct trigger *trigg
 	return at;
 }
 
+/* The beginning of a fork: it needs nothing of the run that it goes on from. False: a value is missing. */
+static bool read_fork(struct replay *r, size_t at, struct trigger *trigger)
+{
+	const struct entry *created = &r->entries[at];
+	struct forking *fork = arena_zero(r->arena, sizeof *fork);
+	const struct json *reason = find_json(r, created->data, "reason");
+	size_t until = at + 1;
+
+	while (until < r->count && r->entries[until].kind == ENTRY_TASK_CARRIED)
+		until++;
+	r->too_short |= until == r->count && r->more;
+	struct entry *carried = arena_alloc(r->arena, (until - at) * sizeof *carried);
+	memcpy(carried, created + 1, (until - at - 1) * sizeof *carried);
+	for (size_t i = 0; i < until - at - 1; i++)
+		for (size_t k = 0; k < carried[i].value_count; k++) {
+			carried[i].values[k].bytes = bytes_of(r, &carried[i].values[k].digest);
+			if (!carried[i].values[k].bytes.data)
+				return false;
+		}
+	*fork = (struct forking){
+		.from = json_get(created->data, "forkedFrom"), .overrides = find_value(r, created->data, "overrides"), .reason = json_is(reason, JSON_STRING) ? reason->string.text : NULL,
+		.start = json_get(created->data, "start") ? find_value(r, created->data, "start") : trigger->input, .carried = carried, .carried_count = until - at - 1,
+	};
+	trigger->fork = fork;
+	return fork->overrides.data && fork->start.data;
+}
+
 static void read_reason(const struct replay *r, const struct entry *entry, struct trigger *trigger)
 {
 	const struct json *reason = find_json(r, entry->data, "reason");
@@ -329,6 +357,8 @@ static bool read_trigger(struct replay *r, size_t at, struct trigger *trigger, s
 		trigger->input = find_value(r, entry->data, "input");
 		trigger->labels = find_json(r, entry->data, "labels");
 		trigger->parent = json_get(entry->data, "parent");
+		if (json_get(entry->data, "forkedFrom"))
+			return trigger->input.data && read_fork(r, at, trigger);
 		return trigger->input.data != NULL;
 	case ENTRY_RUN_RETRIED: {
 		const struct json *reason = find_json(r, entry->data, "reason");

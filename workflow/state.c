@@ -352,9 +352,9 @@ static void free_instance(struct state *state, struct instance *instance)
 }
 
 /* For state_snapshot.c. */
-void state_count_waiting(struct state *state, const struct instance *instance)
+void state_count_waiting(struct state *state, const struct instance *instance, int by)
 {
-	count_waiting(state, instance, 1);
+	count_waiting(state, instance, by);
 }
 
 struct value *state_add_value(struct state *state, const struct digest *digest)
@@ -539,6 +539,7 @@ void state_close(struct state *state)
 	free(state->values);
 	free(state->parent_run);
 	free(state->parent_step);
+	free(state->forked_from);
 	free(state->consumed);
 	*state = (struct state){0};
 }
@@ -1199,6 +1200,15 @@ static int apply_created(struct state *state, const struct entry *entry, struct 
 			state->parent_step = memory_text(step);
 		}
 	}
+	const struct json *from = json_get(entry->data, "forkedFrom");
+	state->carries = from != NULL;
+	if (from && !state->base) {
+		struct buffer text;
+		buffer_init(&text, ENTRY_LEN_MAX);
+		json_print(from, &text);
+		state->forked_from = memory_text(buffer_text(&text));
+		buffer_close(&text);
+	}
 	set_value(state, &state->input, take_value(state, entry, "input"));
 	struct instance *root = edit_or_add(state, state->definition->root, false, (const uint64_t[1]){0}, 0);
 	root->execution = 1;
@@ -1281,6 +1291,104 @@ int state_may_retry(const struct state *state, struct error *error)
 		return error_set(error, ERR_EXISTS, "run %s failed before its first task, at its input or its timeout; submit it again as it should be", state->id);
 	if (state->ended_early)
 		return error_set(error, ERR_EXISTS, "run %s failed at its output, after a task had ended it (`then: end`): nothing of it is left to be done; submit it again", state->id);
+	return 0;
+}
+
+/* For fork.c. */
+struct instance *state_begin_list(struct state *state, const struct task *task, const uint64_t *path, size_t path_count)
+{
+	return edit_sequence(state, task, path, path_count, state->seq_last);
+}
+
+void state_cut_off(struct state *state, struct instance *instance)
+{
+	cut_off(state, instance);
+}
+
+void state_release_values(struct state *state, struct instance *instance)
+{
+	release_values(state, instance);
+	set_value(state, &instance->output, NULL);
+}
+
+static bool read_phase(const struct json *data, enum instance_phase *phase)
+{
+	const char *text = json_get_text(data, "phase");
+
+	for (*phase = INSTANCE_NONE; text && *phase <= INSTANCE_SKIPPED; ++*phase)
+		if (strcmp(instance_phase_name(*phase), text) == 0)
+			return true;
+	return false;
+}
+
+/* Of a member that holds a truth or a number. False: it is neither, or negative. */
+static bool read_number(const struct json *data, const char *name, uint64_t *number)
+{
+	const struct json *member = json_get(data, name);
+
+	*number = json_get_boolean(data, name, false);
+	if (!member || json_is(member, JSON_BOOLEAN))
+		return true;
+	if (!json_is_integer(member) || member->number < 0)
+		return false;
+	*number = (uint64_t)member->number;
+	return true;
+}
+
+static bool read_mask(const struct json *data, const char *name, uint64_t *mask)
+{
+	const char *text = json_get_text(data, name);
+	char *end;
+
+	*mask = text ? strtoull(text, &end, 16) : 0;
+	return !text || (*text && !*end);
+}
+
+/* A record of the state that a fork goes on from. They stand right behind run.created, each once, the live ones in the order in which they began. */
+static int apply_carried(struct state *state, const struct entry *entry, struct arena *arena, struct error *error)
+{
+	struct step_id id = {0};
+	const struct json *data = entry->data, *consumed = json_get(data, "consumed");
+	bool is_root = !json_get(data, "stepId"), is_body = json_get_boolean(data, "body", false);
+	const struct task *task = state->definition->root;
+	enum instance_phase phase;
+	uint64_t number;
+
+	if (!state->carries)
+		return corrupt(state, entry, "nothing is carried into a run after its beginning", error);
+	if (!is_root) {
+		const char *text = json_get_text(data, "stepId");
+		task = text && step_id_parse(arena, text, &id) ? definition_find_task(state->definition, id.reference) : NULL;
+	}
+	if (!task || (is_root && is_body) || id.iteration_count != task->loop_depth + is_body)
+		return corrupt(state, entry, "the definition has no such task", error);
+	if (!read_phase(data, &phase))
+		return corrupt(state, entry, "no such phase", error);
+	if (!is_root && find_own(state, task, is_body, id.iterations, id.iteration_count))
+		return corrupt(state, entry, "it is there already", error);
+	struct instance *instance = edit_or_add(state, task, is_body, id.iterations, id.iteration_count);
+#define READ_NUMBER(member, name)                                                                \
+	if (!read_number(data, name, &number))                                                   \
+		return corrupt(state, entry, name " is no number", error);                      \
+	instance->member = (typeof(instance->member))number;
+#define READ_MASK(member, name)                                                                  \
+	if (!read_mask(data, name, &instance->member))                                           \
+		return corrupt(state, entry, name " is no mask", error);
+#define READ_VALUE(member, name) set_value(state, &instance->member, take_value(state, entry, name));
+	CARRIED_NUMBERS(READ_NUMBER)
+	CARRIED_MASKS(READ_MASK)
+	CARRIED_VALUES(READ_VALUE)
+#undef READ_NUMBER
+#undef READ_MASK
+#undef READ_VALUE
+	set_phase(state, instance, phase);
+	if (is_root) { /* its context is the run's */
+		set_value(state, &state->context, instance->context);
+		set_value(state, &instance->context, NULL);
+	}
+	for (size_t i = 0; i < json_count(consumed); i++)
+		if (json_is_integer(json_at(consumed, i)))
+			remember_consumed(state, (uint64_t)json_at(consumed, i)->number);
 	return 0;
 }
 
@@ -1480,6 +1588,9 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	case ENTRY_TASK_RESUMED:
 		rc = apply_resumed(state, entry, &arena, error);
 		break;
+	case ENTRY_TASK_CARRIED:
+		rc = apply_carried(state, entry, &arena, error);
+		break;
 	case ENTRY_TASK_STARTED:
 	case ENTRY_TASK_COMPLETED:
 	case ENTRY_TASK_FAULTED:
@@ -1543,6 +1654,7 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	arena_close(&arena);
 	if (rc == 0) {
 		state->status = run_status_after(state->status, entry);
+		state->carries &= entry->kind == ENTRY_RUN_CREATED || entry->kind == ENTRY_TASK_CARRIED;
 		state->entry_count++;
 		state->seq_last = entry->seq;
 	}

@@ -126,12 +126,14 @@ struct state {
 	char id[ID_LEN_MAX + 1];
 	enum run_status status;
 	bool killed;
+	bool carries; /* a fork, of which more records are to come: task.carried */
 	bool ended_early; /* a task ended it (`then: end`); what is left is its output, in the same decision */
 	struct value *input, *output, *error;
 	struct value *context; /* what was exported last; NULL: {} (D3) */
 	unsigned retry_count; /* how often it was gone on with */
 	unsigned depth; /* runs around it, of which each is a child of the next */
 	char *parent_run, *parent_step; /* NULL: it is no child; a draft's are the base's */
+	char *forked_from; /* of a fork: forkedFrom of its run.created, canonical JSON; NULL: it is none; a draft's is the base's */
 	int64_t created_ms, ended_ms, timeout_ms; /* timeout: when the run is over; 0: never */
 	int64_t suspended_ms; /* since when; 0: it is not */
 	uint64_t seq_first, seq_last, entry_count;

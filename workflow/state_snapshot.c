@@ -14,7 +14,7 @@
 #include "workflow/state_internal.h"
 
 /* Raised when what is written changes, or what the fold makes of an entry. */
-enum { SNAPSHOT_FORMAT = 2 };
+enum { SNAPSHOT_FORMAT = 3 };
 
 #define STATE_NUMBERS(X) X(retry_count) X(depth) X(created_ms) X(timeout_ms) X(suspended_ms) X(seq_first) X(seq_last) X(entry_count) X(fact_count) X(rejected_count)
 #define STATE_VALUES(X) X(input) X(output) X(error) X(context) X(emitted)
@@ -27,7 +27,7 @@ enum { SNAPSHOT_FORMAT = 2 };
 /* Whoever adds a member comes by here. */
 #if __SIZEOF_POINTER__ == 8
 _Static_assert(sizeof(struct instance) == 464, "a new member of an instance has to be written, too");
-_Static_assert(sizeof(struct state) == 400, "a new member of a state has to be written, too");
+_Static_assert(sizeof(struct state) == 408, "a new member of a state has to be written, too");
 #endif
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -117,6 +117,7 @@ void state_snapshot_print(const struct state *state, const char *program_version
 	STATE_NUMBERS(PUT_NUMBER)
 	packed_put_bytes(out, bytes_text(state->parent_run ? state->parent_run : ""));
 	packed_put_bytes(out, bytes_text(state->parent_step ? state->parent_step : ""));
+	packed_put_bytes(out, bytes_text(state->forked_from ? state->forked_from : ""));
 	packed_put(out, state->consumed_count);
 	for (size_t i = 0; i < state->consumed_count; i++)
 		packed_put(out, state->consumed[i]);
@@ -298,7 +299,7 @@ static void take_instance(struct reading *r, bool live)
 		r->damaged = true;
 	if (live)
 		list_add_last(&r->state->live, &instance->live);
-	state_count_waiting(r->state, instance);
+	state_count_waiting(r->state, instance, 1);
 }
 
 static void take_all(struct reading *r, const char *program_version)
@@ -326,6 +327,7 @@ static void take_all(struct reading *r, const char *program_version)
 	STATE_NUMBERS(TAKE_NUMBER)
 	state->parent_run = take_text(r);
 	state->parent_step = take_text(r);
+	state->forked_from = take_text(r);
 	take_consumed(r);
 	take_values(r);
 	STATE_VALUES(TAKE_VALUE)

@@ -448,6 +448,15 @@ static void add_task_entry(struct view *v, const struct entry *entry)
 		}
 		break;
 	}
+	case ENTRY_TASK_CARRIED: {
+		struct json *input = input_of(v, entry->data);
+		if (input)
+			json_set(v->arena, task, "input", input);
+		json_set_text(v->arena, task, "status", json_get_text(entry->data, "phase"));
+		if (json_get(entry->data, "attempt"))
+			json_set_number(v->arena, task, "attempts", json_get_number(entry->data, "attempt", 0));
+		break;
+	}
 	case ENTRY_EVENT_CONSUMED:
 		json_set_number(v->arena, task, "consumed", json_get_number(task, "consumed", 0) + 1);
 		if (json_get_boolean(entry->data, "last", false))
@@ -499,6 +508,11 @@ static void add_task_entry(struct view *v, const struct entry *entry)
 
 static bool tells_of_task(const struct entry *entry)
 {
+	if (entry->kind == ENTRY_TASK_CARRIED) { /* what was over belongs to the run that this one was forked of */
+		const char *phase = json_get_text(entry->data, "phase");
+		bool is_live = phase && (strcmp(phase, instance_phase_name(INSTANCE_STARTED)) == 0 || strcmp(phase, instance_phase_name(INSTANCE_BACKING_OFF)) == 0);
+		return is_live && json_get(entry->data, "stepId") && !json_get_boolean(entry->data, "body", false);
+	}
 	return json_get(entry->data, "stepId") && entry->kind != ENTRY_FACT_RECORDED && entry->kind != ENTRY_GATE_RECORDED;
 }
 
@@ -598,6 +612,31 @@ struct view *view_begin_tasks(struct arena *arena, const struct definition *defi
 	return v;
 }
 
+struct json *view_forked_from(struct arena *arena, const struct json *from)
+{
+	static const char *const names[] = {"run", "seq", "children", "kept", "more"};
+	struct json *shown = json_object(arena);
+
+	for (size_t i = 0; i < COUNT_OF(names); i++)
+		if (json_get(from, names[i]))
+			json_set(arena, shown, names[i], json_copy(arena, json_get(from, names[i])));
+	json_set_text(arena, shown, "task", json_get_text(from, "step"));
+	return shown;
+}
+
+static void begin_fork(struct view *v, const struct json *created)
+{
+	struct json *from = view_forked_from(v->arena, json_get(created, "forkedFrom"));
+
+	if (v->include & VIEW_INPUT) {
+		struct json *reason = value_in(v, v->arena, created, "reason", true);
+		json_set(v->arena, from, "overrides", value_in(v, v->arena, created, "overrides", true));
+		if (reason)
+			json_set(v->arena, from, "reason", reason);
+	}
+	json_set(v->arena, v->run, "forkedFrom", from);
+}
+
 static void begin_run(struct view *v, const struct entry *entry)
 {
 	const struct json *created = entry->data, *parent = json_get(created, "parent");
@@ -615,6 +654,8 @@ static void begin_run(struct view *v, const struct entry *entry)
 	json_set(v->arena, v->run, "workflow", workflow);
 	if (parent)
 		json_set(v->arena, v->run, "parent", view_parent(v->arena, json_get_text(parent, "run"), json_get_text(parent, "step")));
+	if (json_get(created, "forkedFrom"))
+		begin_fork(v, created);
 	json_set(v->arena, v->run, "error", json_null(v->arena));
 	set_time(v->arena, v->run, "createdAt", entry->time_ms);
 	set_time(v->arena, v->run, "startedAt", entry->time_ms);

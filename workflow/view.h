@@ -17,6 +17,7 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		      unsigned include);
 /* A child's `parent`. Its children are other runs: whoever reads them adds them to the document. */
 struct json *view_parent(struct arena *arena, const char *run, const char *step);
+struct json *view_forked_from(struct arena *arena, const struct json *from); /* of a fork: forkedFrom as run.created has it, as people are told it */
 /* The same in pages, for a run of any length: entries and their arena may be dropped when view_add() returns. What stays is what the document
  * shows, what is under way, and sixteen bytes of each value that an entry may yet name. */
 struct view;

@@ -93,7 +93,8 @@ function load(k, needs) {
 	const chains = [ /* one after the other in each, all of them side by side */
 		[new Request(`definition-${k}`, null, post('/v1/definitions', definition(`added-${k}`, [{ x: { set: { k } } }])))],
 		[new Request(`document-${k}`, null, post('/v1/documents', `# Document ${k}\n\ntext\n`, { headers: { 'Content-Type': 'text/markdown' } }))],
-		[run('pure', [{ a: { set: { n: '${ .n }' } } }, { b: { set: { n: '${ .n }', seen: true } } }], r => equal(r.output, { n: k, seen: true }, r.id), { n: k })],
+		[run('pure', [{ a: { set: { n: '${ .n }' } } }, { b: { set: { n: '${ .n }', seen: true } } }], r => equal(r.output, { n: k, seen: true }, r.id), { n: k }),
+			new Request(`fork-${k}`, r => equal([r.output, r.forkedFrom.run], [{ n: k, seen: true }, `pure-${k}`], r.id), post(`/v1/runs/pure-${k}/fork`, { id: `fork-${k}`, from: 'b' }))],
 		[run('effect', [{ one: effect }, { two: effect }], r => equal(r.output, { did: r.id }, r.id))],
 		[run('loop', [{ each: { for: { each: 'i', in: '${ [1, 2, 3] }' }, do: [{ act: effect }] } }], r => equal(r.status, 'completed', r.id))],
 		[run('both', [{ at: { fork: { branches: [{ a: { set: { a: 1 } } }, { b: effect }] } } }], r => equal(r.status, 'completed', r.id))],

@@ -208,10 +208,46 @@ static void check_child_created(struct world *world, struct run_model *run, cons
 		broken(world, run, "it is at depth %u, its parent at %u", run->depth, run->parent->depth);
 }
 
+/* It goes on from another run's past, which has nothing of what comes later. */
+static void check_forked(struct world *world, struct run_model *run, const struct entry *entry)
+{
+	const struct json *from = json_get(entry->data, "forkedFrom");
+
+	if (!from)
+		return;
+	run->fork_of = world_run_model(world, json_get_text(from, "run"));
+	run->fork_seq = (uint64_t)json_get_number(from, "seq", 0);
+	run->detaches = strcmp(json_get_text(from, "children"), "detach") == 0;
+	if (!run->fork_of || run->fork_seq <= run->fork_of->seqs[0] || run->fork_seq >= world->journal.count)
+		broken(world, run, "it is forked of no run, or of none of its past");
+	world->counters.forks++;
+	world->counters.forks_of_open += !run->fork_of->ended;
+}
+
+/* Where something of it is under way, its end is still to come; what was cut off is entered again, under another number. */
+static void check_carried(struct world *world, struct run_model *run, struct step_model *step, const struct entry *entry)
+{
+	const char *phase = json_get_text(entry->data, "phase");
+
+	if (!run->fork_of)
+		broken(world, run, "a run that is no fork carries something over");
+	world->counters.carried++;
+	if (!step || json_get_boolean(entry->data, "body", false))
+		return;
+	if (step->started || step->ended)
+		broken(world, run, "%s is carried twice, or has begun", step->id);
+	step->carried = step->started = true;
+	step->ended = strcmp(phase, "running") != 0 && strcmp(phase, "waiting") != 0;
+	step->last_event = (uint64_t)json_get_number(entry->data, "lastSeq", 0);
+	step->due.due_ms = (int64_t)json_get_number(entry->data, "dueMs", 0);
+	step->due.steps = UINT32_MAX; /* nobody knows when it was set */
+}
+
 void check_stored(struct world *world, struct run_model *run, const struct entry *entry)
 {
 	const char *step_id = json_get_text(entry->data, "stepId");
-	struct step_model *step = step_id ? model_step(run, step_id, true) : NULL;
+	bool is_body = json_get_boolean(entry->data, "body", false); /* of an iteration: no task's */
+	struct step_model *step = step_id && !is_body ? model_step(run, step_id, true) : NULL;
 
 	world->counters.checks++;
 	if (!time_parse(json_get_text(entry->data, "wakes") ? json_get_text(entry->data, "wakes") : "", &run->wake_ms))
@@ -237,6 +273,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		struct digest digest;
 		run->created = true;
 		check_child_created(world, run, entry);
+		check_forked(world, run, entry);
 		read_time(world, run, entry, "timeout", &run->timeout);
 		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
 			if (json_get_digest(entry->data, "definition", &digest) && digest_equal(&digest, &world->definitions[i]->digest))
@@ -257,6 +294,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 					broken(world, run, "the run ends while %s is under way", at->id);
 		if (entry->kind == ENTRY_RUN_FAULTED)
 			world_plan_retry(world, run);
+		world_plan_fork(world, run);
 		break;
 	case ENTRY_RUN_RETRIED:
 		run->suspended = false; /* it may have failed while it was */
@@ -269,7 +307,9 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		world->counters.retried++;
 		break;
 	case ENTRY_TASK_RESUMED: /* its fault or cancellation does not count */
-		if (run->retry_count == 0 || !step->ended || step->open || step->key[0])
+		if ((run->retry_count == 0 || !step->ended) && (!step->carried || step->ended))
+			broken(world, run, "%s is resumed, but had not ended, nor was carried over", step->id);
+		if (step->open || step->key[0])
 			broken(world, run, "%s is resumed, but was no task with others in it that had ended", step->id);
 		step->ended = false;
 		step->timeout.due_ms = step->attempt_due.due_ms = 0;
@@ -277,10 +317,15 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		read_time(world, run, entry, "attemptDue", &step->attempt_due);
 		world->counters.resumed++;
 		break;
+	case ENTRY_TASK_CARRIED:
+		check_carried(world, run, step, entry);
+		break;
 	case ENTRY_TASK_STARTED:
 		if (step->started || step->ended)
 			broken(world, run, "%s starts twice", step->id);
 		step->started = true;
+		if (random_chance(&world->random, 20))
+			world_plan_fork(world, run);
 		read_time(world, run, entry, "due", &step->due);
 		read_time(world, run, entry, "timeout", &step->timeout);
 		read_time(world, run, entry, "attemptDue", &step->attempt_due);
@@ -477,7 +522,10 @@ static void check_children(struct world *world, struct run_model *run, const str
 		struct digest of_step, of_child;
 		if (!task || task->function != FUNCTION_RUN || (!completed && !failed))
 			continue;
-		snprintf(child_id, sizeof child_id, "%.*s", CHILDREN_ID_LEN, model_step(run, step_id, false)->key);
+		const struct step_model *step = model_step(run, step_id, false);
+		if (run->detaches && step->carried && !step->key[0])
+			continue;
+		snprintf(child_id, sizeof child_id, "%.*s", CHILDREN_ID_LEN, step->key);
 		const struct run_model *child = world_run_model(world, child_id);
 		if (!child || !child->created)
 			broken(world, run, "%s is over, but what it runs is not there", step_id);
@@ -541,6 +589,24 @@ static void keep_run(struct world *world, const struct run_model *run, const str
 	arena_close(&arena);
 }
 
+/* A fork's entries, and before them those of the other run that are its past. */
+static const struct entry *with_past(struct world *world, const struct run_model *run, struct arena *arena, const struct entry *entries, size_t count, size_t *all_count)
+{
+	size_t past_count, own_count;
+
+	*all_count = count;
+	if (!run->fork_of)
+		return entries;
+	const struct entry *own = journal_entries(world, run->fork_of, arena, UINT64_MAX, &own_count), *past = with_past(world, run->fork_of, arena, own, own_count, &past_count);
+	while (past_count > 0 && past[past_count - 1].seq >= run->fork_seq)
+		past_count--;
+	struct entry *all = arena_alloc(arena, (past_count + count) * sizeof *all);
+	memcpy(all, past, past_count * sizeof *all);
+	memcpy(all + past_count, entries, count * sizeof *all);
+	*all_count = past_count + count;
+	return all;
+}
+
 void check_ended_run(struct world *world, struct run_model *run)
 {
 	struct arena arena;
@@ -570,7 +636,9 @@ void check_ended_run(struct world *world, struct run_model *run)
 		if (strcmp(status, "running") == 0 || strcmp(status, "waiting") == 0)
 			broken(world, run, "the run document says that %s is %s", json_get_text(json_at(tasks, i), "step"), status);
 	}
-	oracle_check(world, run, &arena, entries, count);
+	size_t all_count;
+	const struct entry *all = with_past(world, run, &arena, entries, count, &all_count);
+	oracle_check(world, run, &arena, all, all_count);
 	if (world->options.keep)
 		keep_run(world, run, entries, count);
 	check_children(world, run, entries, count);

@@ -39,6 +39,7 @@ enum { BUCKETS = 1024 };
 struct oracle {
 	struct world *world;
 	struct run_model *run;
+	const struct run_model *era; /* whose decision it is: of a fork's past that of the run it was forked of */
 	struct arena *arena;
 	struct value_index values;
 	const struct json *input;
@@ -103,10 +104,10 @@ static const struct json *scope_get(void *context, const char *name)
 	if (strcmp(name, "workflow") == 0) {
 		struct json *started = json_object(o->arena);
 		char text[64];
-		const struct json *ts = json_get(json_parse(o->arena, o->world->journal.entries[o->run->seqs[0]].bytes, JSON_STRICT, NULL, NULL), "ts");
+		const struct json *ts = json_get(json_parse(o->arena, o->world->journal.entries[o->era->seqs[0]].bytes, JSON_STRICT, NULL, NULL), "ts");
 		snprintf(text, sizeof text, "%s", ts->string.text);
 		json_set_text(o->arena, started, "iso8601", text);
-		json_set_text(o->arena, json, "id", o->run->id);
+		json_set_text(o->arena, json, "id", o->era->id);
 		json_set(o->arena, json, "input", (struct json *)o->input);
 		json_set(o->arena, json, "startedAt", started);
 	} else if (strcmp(name, "runtime") == 0) {
@@ -187,6 +188,24 @@ static void undo_fault(struct oracle *o, const struct entry *entries, size_t ret
 	}
 }
 
+/* A call or a wait that was under way when the run was forked: the fork enters it again, under the next number. */
+static void add_cut_off(struct oracle *o, const struct entry *carried)
+{
+	const char *step = json_get_text(carried->data, "stepId"), *phase = json_get_text(carried->data, "phase");
+
+	if (!step || strcmp(phase, "cancelled") != 0)
+		return;
+	struct record *record = arena_zero(o->arena, sizeof *record);
+	char *text = arena_text(o->arena, step);
+	*strrchr(text, '@') = 0;
+	*record = (struct record){.step = text, .execution = strtoull(strrchr(step, '@') + 1, NULL, 10), .entry = carried, .met = true};
+	struct record **slot = bucket_of(o, text);
+	for (; *slot; slot = &(*slot)->next)
+		if (strcmp((*slot)->step, text) == 0 && (*slot)->execution == record->execution)
+			return; /* it had been cancelled before */
+	*slot = record;
+}
+
 static void read_records(struct oracle *o, const struct entry *entries, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -211,6 +230,9 @@ static void read_records(struct oracle *o, const struct entry *entries, size_t c
 				slot = &(*slot)->next;
 			*slot = record;
 			o->ended++;
+			break;
+		case ENTRY_TASK_CARRIED:
+			add_cut_off(o, &entries[i]);
 			break;
 		default:
 			break;
@@ -507,7 +529,7 @@ static struct result run_emit(struct oracle *o, const struct task *task, const s
 		broken(o->world, o->run, "%s has emitted nothing", o->step);
 	struct json *event = json_copy(o->arena, with);
 	CHECK(step_id_parse(o->arena, o->step, &id));
-	step_idempotency_key(o->run->id, &id, key);
+	step_idempotency_key(o->era->id, &id, key);
 	json_set_text(o->arena, event, "specversion", "1.0");
 	json_set_text(o->arena, event, "id", key);
 	time_text(entry->time_ms, time);
@@ -672,6 +694,13 @@ static _Noreturn void differs(struct oracle *o, const struct task *task, const s
 	       expected->value ? (const char *)json_print_arena(expected->value, o->arena).data : "");
 }
 
+static void set_era(struct oracle *o, uint64_t seq)
+{
+	o->era = o->run;
+	while (o->era->fork_of && seq < o->era->fork_seq)
+		o->era = o->era->fork_of;
+}
+
 /* One task: what the journal says of it has to be what comes out here. */
 static struct result run_task(struct oracle *o, const struct task *task, const struct json *input)
 {
@@ -685,6 +714,8 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 	uint64_t until = o->until;
 	o->until = record->seq;
 	o->step = json_get_text(record->data, "stepId");
+	const struct entry *started = o->run->fork_of ? find_entry(o, ENTRY_TASK_STARTED, o->step) : NULL;
+	set_era(o, started ? started->seq : record->seq);
 	if (task->run_if) {
 		o->raw_input = input;
 		const struct json *holds = evaluate(o, task, input, NULL, task->run_if);
@@ -705,6 +736,7 @@ static struct result run_task(struct oracle *o, const struct task *task, const s
 	}
 	result = transformed ? run_inside(o, task, transformed, &known) : failed;
 	o->until = until;
+	set_era(o, record->seq);
 	const struct json *output = value_of(o, record->data, "output"), *error = value_of(o, record->data, "error");
 	if (!known) { /* of a call the journal has the answer, unless there was none */
 		result.value = value_of(o, record->data, json_get(record->data, "raw") ? "raw" : "output");
@@ -781,7 +813,7 @@ void oracle_check(struct world *world, struct run_model *run, struct arena *aren
 {
 	struct oracle *o = arena_zero(arena, sizeof *o);
 
-	*o = (struct oracle){.world = world, .run = run, .arena = arena, .until = UINT64_MAX, .entries = entries, .count = count};
+	*o = (struct oracle){.world = world, .run = run, .era = run, .arena = arena, .until = UINT64_MAX, .entries = entries, .count = count};
 	value_index_make(&o->values, arena, entries, count);
 	read_records(o, entries, count);
 	o->input = value_of(o, entries[0].data, "input");
@@ -791,6 +823,7 @@ void oracle_check(struct world *world, struct run_model *run, struct arena *aren
 	struct result result = started ? run_list(o, root, &root->body, started) : failed;
 	if (result.fate == GAVE || result.fate == ENDED) {
 		o->task = root;
+		o->era = run;
 		result.value = pass(o, &root->output, result.value, false);
 		if (!result.value)
 			result = failed;

@@ -51,6 +51,7 @@ struct step_model {
 	unsigned attempt; /* the last one started */
 	bool open; /* an attempt is started and not ended, on disk */
 	bool started, ended; /* of the task */
+	bool carried; /* … of another run, which this one was forked of */
 	char key[DIGEST_HEX_LEN + 1];
 	struct attempt *in_flight; /* an activity is under way */
 	/* What the last answer allowed, and whether the journal has to say next that it will be tried again. */
@@ -69,6 +70,9 @@ struct run_model {
 	bool suspended, was_suspended;
 	enum entry_kind ended_by;
 	struct timer_model timeout;
+	struct run_model *fork_of; /* NULL: it is no fork */
+	uint64_t fork_seq; /* of the first entry of the other run that is not its own past */
+	bool detaches;
 	const struct run_model *parent; /* NULL: it is no child */
 	char *parent_step;
 	bool is_awaited; /* no more once it was retried */
@@ -147,7 +151,7 @@ struct attempt {
 struct counters {
 	uint64_t retried, retries_refused, resumed, ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
 		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, pauses, resumes, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
-		listens, left_alone;
+		listens, left_alone, forks, forks_of_open, carried;
 	/* The disk's and the store's. */
 	uint64_t dropped, dropped_bytes /* crashes that took unsynced writes away */, in_commit /* … in the middle of a commit */, in_open, kept_commits /* which was durable all the same */,
 		full, full_refused, full_waited /* times that the disk became full; new work that was refused; appends that had to wait */, commits, checkpoints, deep_checks, purged, pruned, erased;
@@ -201,7 +205,7 @@ struct world {
 	struct sent *sent; /* in order */
 	size_t sent_count, sent_cap;
 	struct list senders, listeners;
-	unsigned feed_count, retries_planned;
+	unsigned feed_count, retries_planned, forks_planned;
 	bool feeding;
 };
 
@@ -213,6 +217,7 @@ int64_t world_wall_ms(const struct world *world);
 void world_crash(struct world *world);
 struct run_model *world_run_model(struct world *world, const char *id);
 struct run_model *world_add_run(struct world *world, const char *id);
+void world_plan_fork(struct world *world, struct run_model *run); /* perhaps somebody forks it, soon or when it has long ended */
 void world_plan_retry(struct world *world, struct run_model *run); /* it has faulted: perhaps somebody goes on with it */
 
 struct entry definition_entry(struct world *world, unsigned number, struct arena *arena); /* definition.added */

@@ -1,5 +1,6 @@
 /* The world of one seed: its clock, its events, its clients, its crashes. Read world_run(). */
 #include "tests/simulation/simulation.h"
+#include "workflow/fork.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,7 +10,7 @@
 enum { RUNS_MIN = 6, RUNS_MAX = 12, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300, SLEEP_MAX_MS = 60000,
        FULL_LEFT_MAX = 800 << 10,
        RETRIES_MAX = 3 /* of one run */,
-       RETRIES_OF_SEED_MAX = 8 /* a run that runs itself begins a tree of runs with each */ };
+       FORKS_OF_SEED_MAX = 4, RETRIES_OF_SEED_MAX = 8 /* a run that runs itself begins a tree of runs with each */ };
 
 static const int64_t wall_start_ms = 1790000000000; /* September 2026 */
 
@@ -282,6 +283,8 @@ struct client {
 	enum engine_verb verb;
 	struct engine_retry retry;
 	unsigned retries_before;
+	struct forking fork;
+	struct run_model *original; /* of a fork */
 	struct entry extra;
 	struct engine_watch watch;
 	bool watching, waiting;
@@ -350,6 +353,7 @@ static void on_submit(struct world *world, void *arg)
 	struct definition *definition = world->definitions[client->definition];
 
 	client->submit = (struct engine_submit){.definition = definition, .id = client->run->id, .input = client->input, .labels = client->labels,
+						.fork = client->original ? &client->fork : NULL,
 						.received_us = world->now_us > 500 ? world->now_us - random_below(&world->random, 500) : 0, .on_done = on_submitted,
 						.owner = client};
 	if (!world->definition_added[client->definition]) { /* goes into the journal with its first run */
@@ -507,6 +511,82 @@ void world_plan_retry(struct world *world, struct run_model *run)
 	else
 		return;
 	world->retries_planned++;
+}
+
+/* A step of the run that began; NULL: none did. */
+static const char *choose_step(struct world *world, const struct entry *entries, size_t count)
+{
+	const char *chosen = NULL;
+	uint64_t seen = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct entry *entry = &entries[i];
+		bool begins = entry->kind == ENTRY_TASK_STARTED || entry->kind == ENTRY_TASK_SKIPPED || entry->kind == ENTRY_EVENT_EMITTED || (entry->kind == ENTRY_TASK_COMPLETED && json_get(entry->data, "input"));
+		if (begins && random_below(&world->random, ++seen) == 0)
+			chosen = json_get_text(entry->data, "stepId");
+	}
+	return chosen;
+}
+
+static int load_past(void *context, struct arena *arena, uint64_t content_id, const struct digest *digest, struct bytes *bytes, struct error *error)
+{
+	struct client *client = context;
+	size_t count;
+	const struct entry *entries = journal_entries(client->world, client->original, arena, UINT64_MAX, &count);
+
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < entries[i].value_count; k++)
+			if ((content_id == 0 || content_id == CONTENT_ID(entries[i].seq, k)) && digest_equal(&entries[i].values[k].digest, digest)) {
+				*bytes = entries[i].values[k].bytes;
+				return 0;
+			}
+	return error_set(error, ERR_NOT_FOUND, "the run has no such value");
+}
+
+static void on_fork(struct world *world, void *arg)
+{
+	struct client *client = arg;
+	struct arena *arena = &client->arena;
+	const struct fork_source source = {load_past, client};
+	struct error error = {0};
+	struct state state;
+	size_t count;
+
+	if (!client->original->created)
+		return;
+	const struct entry *entries = journal_entries(world, client->original, arena, UINT64_MAX, &count);
+	struct fork_find find = {.arena = arena, .definition = client->original->definition, .run_id = client->original->id, .from = choose_step(world, entries, count),
+				 .children = (enum fork_children)random_below(&world->random, 3)};
+	if (!find.from)
+		return;
+	if (fork_find_begin(&find, &error) != 0)
+		broken(world, client->original, "it cannot be forked: %s", error.message);
+	fork_find_add(&find, entries, count);
+	if (fork_find_end(&find, &error) != 0)
+		broken(world, client->original, "it cannot be forked: %s", error.message);
+	state_init(&state, client->original->definition);
+	for (size_t i = 0; i < count && entries[i].seq < find.seq; i++)
+		if (workflow_apply(&state, &entries[i], &error) != 0)
+			broken(world, client->original, "its past cannot be folded: %s", error.message);
+	client->fork.overrides = bytes_text("{}");
+	client->fork.reason = random_chance(&world->random, 500) ? "another way" : NULL;
+	if (fork_carry(&state, &find, NULL, &source, &client->fork, &client->input, &error) != 0)
+		broken(world, client->original, "its past cannot be carried over: %s", error.message);
+	state_close(&state);
+	while (world->definitions[client->definition] != client->original->definition)
+		client->definition++;
+	client->run = world_add_run(world, arena_printf(arena, "fork-%zu", world->run_count));
+	on_submit(world, client);
+}
+
+void world_plan_fork(struct world *world, struct run_model *run)
+{
+	if (world->forks_planned >= FORKS_OF_SEED_MAX || !random_chance(&world->random, 300))
+		return;
+	world->forks_planned++;
+	struct client *client = new_client(world, NULL);
+	client->original = run;
+	world_at(world, random_below(&world->random, random_chance(&world->random, 500) ? 20000 : 8000000), false, on_fork, client);
 }
 
 struct run_model *world_add_run(struct world *world, const char *id)
@@ -736,9 +816,9 @@ int world_run(uint64_t seed, const struct options *options, struct counters *sum
 	char hex[DIGEST_HEX_LEN + 1];
 	digest_hex(&root, hex);
 	printf("seed %" PRIu64 ": runs=%" PRIu64 " entries=%zu crashes=%" PRIu64 " stops=%" PRIu64 " faults=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64
-	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " pauses=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " events=%zu consumed=%" PRIu64 " listens=%" PRIu64 " emits=%" PRIu64 " retried=%" PRIu64 " resumed=%" PRIu64 " log=%.16s ok\n",
+	       " parks=%" PRIu64 " timers=%" PRIu64 " caught=%" PRIu64 " tries=%" PRIu64 " cancels=%" PRIu64 " pauses=%" PRIu64 " facts=%" PRIu64 " replays=%" PRIu64 " children=%" PRIu64 " events=%zu consumed=%" PRIu64 " listens=%" PRIu64 " emits=%" PRIu64 " retried=%" PRIu64 " resumed=%" PRIu64 " forks=%" PRIu64 " log=%.16s ok\n",
 	       seed, c->ended, world.journal.count, c->crashes, c->stops, c->faults, c->retries, c->loads + c->value_loads, c->parks, c->fired, c->caught, c->tries, c->cancels, c->pauses, c->facts,
-	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, c->retried, c->resumed, hex);
+	       c->replays, c->children, world.sent_count, c->consumed, c->listens, c->emitted, c->retried, c->resumed, c->forks, hex);
 	if (options->verbose)
 		printf("  dropped=%" PRIu64 " bytes=%" PRIu64 " in commit=%" PRIu64 " in open=%" PRIu64 " kept commits=%" PRIu64 " full=%" PRIu64 " refused=%" PRIu64 " waited=%" PRIu64 " commits=%" PRIu64
 		       " deep checks=%" PRIu64 " purged=%" PRIu64 " pruned=%" PRIu64 " late=%" PRIu64 " stale=%" PRIu64 " doubled=%" PRIu64 "\n",

@@ -38,6 +38,9 @@
 	X(SUBMIT_RECEIVED, "submit.received", true)                                                       \
 	X(SUBMIT_DECIDED, "submit.decided", false)                                                        \
 	X(SUBMIT_ANSWERED, "submit.answered", false)                                                      \
+	X(FORK_RECEIVED, "fork.received", false)                                                          \
+	X(FORK_SUBMITTED, "fork.submitted", false)                                                        \
+	X(FORK_ANSWERED, "fork.answered", false)                                                          \
 	X(CANCEL_RECEIVED, "cancel.received", false)                                                      \
 	X(CANCEL_COMMITTED, "cancel.committed", false)                                                    \
 	X(TREE_RECEIVED, "tree.received", false)                                                          \
