@@ -7,6 +7,7 @@
 
 #include "activities/internal.h"
 #include "activities/runtimes.h"
+#include "activities/supervisor.h"
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
@@ -297,44 +298,70 @@ static const char *reach_name(const struct runtime *runtime)
 	return "unknown";
 }
 
+static struct json *describe_runtime(const struct runtime *runtime, struct arena *arena, bool with_log)
+{
+	const struct configuration *configuration = runtime->configuration;
+	struct json *item = json_object(arena);
+	char text[DIGEST_TEXT_LEN + 1];
+	double done, total;
+
+	json_set_text(arena, item, "name", runtime->config.name);
+	json_set_text(arena, item, "kind", runtime->config.kind);
+	json_set_text(arena, item, "url", runtime->config.url);
+	json_set_text(arena, item, "model", runtime->config.model != NULL  ? runtime->config.model :
+					    configuration != NULL	   ? configuration->model :
+									     NULL);
+	json_set_text(arena, item, "status", reach_name(runtime));
+	json_set_number(arena, item, "inFlight", runtime->in_flight);
+	json_set_number(arena, item, "waiting", (double)runtime->waiting_count);
+	json_set_number(arena, item, "concurrency", runtime->config.concurrency);
+	if (configuration != NULL) {
+		digest_text(&configuration->digest, text);
+		json_set_text(arena, item, "configuration", text);
+		json_set_boolean(arena, item, "simulated", configuration->simulated);
+	}
+	if (runtime_hashing(runtime, &done, &total)) {
+		struct json *hashing = json_object(arena);
+
+		json_set_number(arena, hashing, "bytes", done);
+		json_set_number(arena, hashing, "of", total);
+		json_set(arena, item, "hashing", hashing);
+	}
+	if (runtime->last_error[0] != '\0')
+		json_set_text(arena, item, "lastError", runtime->last_error);
+	if (runtime->supervisor != NULL)
+		json_set(arena, item, "launch", supervisor_json(runtime->supervisor, arena, with_log));
+	return item;
+}
+
 struct json *activities_runtimes_json(const struct activities *activities, struct arena *arena)
 {
 	struct json *list = json_array(arena);
 
-	for (size_t i = 0; i < activities->runtime_count; i++) {
-		const struct runtime *runtime = activities->runtimes[i];
-		const struct configuration *configuration = runtime->configuration;
-		struct json *item = json_object(arena);
-		char text[DIGEST_TEXT_LEN + 1];
-		double done, total;
-
-		json_set_text(arena, item, "name", runtime->config.name);
-		json_set_text(arena, item, "kind", runtime->config.kind);
-		json_set_text(arena, item, "url", runtime->config.url);
-		json_set_text(arena, item, "model", runtime->config.model != NULL  ? runtime->config.model :
-						    configuration != NULL	   ? configuration->model :
-										     NULL);
-		json_set_text(arena, item, "status", reach_name(runtime));
-		json_set_number(arena, item, "inFlight", runtime->in_flight);
-		json_set_number(arena, item, "waiting", (double)runtime->waiting_count);
-		json_set_number(arena, item, "concurrency", runtime->config.concurrency);
-		if (configuration != NULL) {
-			digest_text(&configuration->digest, text);
-			json_set_text(arena, item, "configuration", text);
-			json_set_boolean(arena, item, "simulated", configuration->simulated);
-		}
-		if (runtime_hashing(runtime, &done, &total)) {
-			struct json *hashing = json_object(arena);
-
-			json_set_number(arena, hashing, "bytes", done);
-			json_set_number(arena, hashing, "of", total);
-			json_set(arena, item, "hashing", hashing);
-		}
-		if (runtime->last_error[0] != '\0')
-			json_set_text(arena, item, "lastError", runtime->last_error);
-		json_add(arena, list, item);
-	}
+	for (size_t i = 0; i < activities->runtime_count; i++)
+		json_add(arena, list, describe_runtime(activities->runtimes[i], arena, false));
 	return list;
+}
+
+struct json *activities_runtime_json(const struct activities *activities, struct arena *arena, const char *name)
+{
+	const struct runtime *runtime = runtime_get(activities, name);
+
+	return runtime != NULL ? describe_runtime(runtime, arena, true) : NULL;
+}
+
+int activities_order_runtime(struct activities *activities, const char *name, enum runtime_order order, const char *reason, struct error *error)
+{
+	static void (*const orders[])(struct supervisor *supervisor, const char *reason) = {
+		[RUNTIME_START] = supervisor_start, [RUNTIME_STOP] = supervisor_stop, [RUNTIME_RELOAD] = supervisor_reload};
+	struct runtime *runtime = runtime_get(activities, name);
+
+	if (runtime == NULL)
+		return runtime_refuse_name(activities, name, error);
+	if (runtime->supervisor == NULL)
+		return error_set(error, ERR_UNSUPPORTED, "runtime %s has no `launch` in the configuration: whoever started it has to stop and start it", name);
+	orders[order](runtime->supervisor, reason);
+	return 0;
 }
 
 struct json *activities_counters_json(const struct activities *activities, struct arena *arena)
@@ -348,6 +375,7 @@ struct json *activities_counters_json(const struct activities *activities, struc
 	for (int i = 0; i < FAILURE_CLASS_COUNT; i++)
 		json_set_number(arena, attempts, i == FAILURE_NONE ? "succeeded" : failure_name((enum failure_class)i), (double)activities->attempts[i]);
 	json_set(arena, counters, "attempts", attempts);
+	json_set(arena, counters, "launched", supervisors_json(activities, arena));
 	json_set_number(arena, counters, "connections", (double)curl.sockets_open);
 	json_set_number(arena, counters, "connectionsOpened", (double)curl.connections_opened);
 	return counters;
@@ -463,6 +491,7 @@ int activities_open(struct activities **result, uv_loop_t *loop, const struct ac
 	CHECK(uv_idle_init(loop, &activities->idle) == 0);
 	activities->idle.data = activities;
 	activities->handles = 1;
+	supervisors_open(activities, config->spool);
 	*result = activities;
 	return 0;
 fail_runtimes:

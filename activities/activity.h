@@ -108,6 +108,18 @@ struct configuration_note {
 	void *owner;
 	struct error error;
 };
+/* What happened to a runtime that the daemon launches, for the journal. */
+struct runtime_note;
+typedef void (*runtime_note_cb)(struct runtime_note *note);
+struct runtime_note {
+	const char *kind; /* "runtime.started", "runtime.ready", "runtime.refused" or "runtime.stopped" */
+	const char *runtime;
+	struct json *data; /* the entry's own: words of ours, numbers, digests */
+	struct json *value; /* texts of others: kept as content, named `detail`; empty: none */
+	runtime_note_cb on_done;
+	void *owner;
+	struct error error;
+};
 struct activity_ports {
 	void *arg;
 	uint64_t (*now_us)(void *arg);
@@ -116,6 +128,7 @@ struct activity_ports {
 	void (*note_configuration)(void *arg, struct configuration_note *note); /* later, never inside the call */
 	/* A model has written this; the pieces of an attempt, one after the other, are its text (or its reasoning). May be NULL. */
 	void (*on_text)(void *arg, struct activity *activity, struct bytes text, bool is_reasoning);
+	void (*note_runtime)(void *arg, struct runtime_note *note); /* later, never inside the call. NULL: nobody wants to know */
 	void (*on_answer)(void *arg); /* an answer begins to arrive, or is complete: soon an attempt may end. May be NULL */
 };
 
@@ -126,6 +139,7 @@ struct activities_config {
 	size_t http_allow_count;
 	const struct secret_config *secrets; /* borrowed for as long as the activities are there */
 	size_t secret_count;
+	const char *spool; /* folder for logs of runtimes that are launched; NULL: none is */
 	const char *daemon_version;
 };
 
@@ -147,6 +161,10 @@ void activities_note_gate(struct activities *activities, const struct digest *id
 /* Runtimes, for the API. */
 bool activities_has_runtime(const struct activities *activities, const char *name);
 struct json *activities_runtimes_json(const struct activities *activities, struct arena *arena); /* [{name, kind, url, model, status, inFlight, waiting, concurrency, configuration?, simulated?, lastError?}] */
+struct json *activities_runtime_json(const struct activities *activities, struct arena *arena, const char *name); /* one, with its log when it is launched; NULL: no such */
+/* Of a runtime with `launch`: begin what is asked; what becomes of it is in its document. ERR_NOT_FOUND, or ERR_UNSUPPORTED without `launch`. */
+enum runtime_order { RUNTIME_START, RUNTIME_STOP, RUNTIME_RELOAD };
+int activities_order_runtime(struct activities *activities, const char *name, enum runtime_order order, const char *reason, struct error *error);
 /* Ask the runtime who it is, now: result JSON {name, reachable, models, configuration: record…} or an error. */
 struct runtime_probe;
 typedef void (*runtime_probe_cb)(struct runtime_probe *probe);

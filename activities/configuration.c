@@ -169,6 +169,23 @@ static void add_declared(struct writer *writer, const struct runtime_config *con
 		add(writer, "C.context_length", json_number(writer->arena, config->context_length), "declared", "configuration");
 }
 
+/* {group: {field: {value, source, basis}}}; basis: of all of them, or NULL: each says its own. */
+static void add_fields(struct writer *writer, const struct json *groups, const char *basis)
+{
+	for (size_t i = 0; i < json_count(groups); i++) {
+		const struct json_member *group = &groups->object.members[i];
+
+		for (size_t j = 0; j < json_count(group->value); j++) {
+			const struct json_member *field = &group->value->object.members[j];
+			char place[80];
+
+			snprintf(place, sizeof(place), "%s.%.70s", group->name, field->name);
+			add(writer, place, json_copy(writer->arena, json_get(field->value, "value")),
+			    basis != NULL ? basis : json_get_text(field->value, "basis"), json_get_text(field->value, "source"));
+		}
+	}
+}
+
 static void add_reported(struct writer *writer, const struct runtime_facts *facts, const char *server, bool simulated, const struct json *card)
 {
 	add_text(writer, "A.server", server, "reported", "Server header");
@@ -181,17 +198,7 @@ static void add_reported(struct writer *writer, const struct runtime_facts *fact
 		if (length != NULL)
 			add(writer, "C.context_length", json_number(writer->arena, length->number), "reported", "list of models");
 	}
-	for (size_t i = 0; i < json_count(facts->fields); i++) {
-		const struct json_member *group = &facts->fields->object.members[i];
-
-		for (size_t j = 0; j < json_count(group->value); j++) {
-			const struct json_member *field = &group->value->object.members[j];
-			char place[80];
-
-			snprintf(place, sizeof(place), "%s.%.70s", group->name, field->name);
-			add(writer, place, json_copy(writer->arena, json_get(field->value, "value")), "reported", json_get_text(field->value, "source"));
-		}
-	}
+	add_fields(writer, facts->fields, "reported");
 }
 
 /* Measured are the files; that the runtime serves just these is the operator's word. */
@@ -316,6 +323,7 @@ struct configuration *configuration_new(const struct configuration_input *input)
 	for (size_t i = 0; i < COUNT_OF(places); i++)
 		set_field(&writer, places[i], NULL, NULL, NULL);
 	add_declared(&writer, input->config, model);
+	add_fields(&writer, input->launched, NULL);
 	add_reported(&writer, input->facts, configuration->server, configuration->simulated, card);
 	add_weights(&writer, input->weights);
 	add_host(&writer, input->host);

@@ -47,6 +47,7 @@ struct configuration_input {
 	const struct host *host; /* NULL: the runtime is on another machine */
 	const struct weights *weights;
 	const char *fingerprint; /* NULL: none was said so far */
+	const struct json *launched; /* {group: {field: {value, basis, source}}}: what the daemon knows since it started the runtime; NULL: it did not */
 	const struct json *ignored; /* our names of the sampling fields that the runtime takes no notice of; NULL: nobody looked */
 };
 

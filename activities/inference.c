@@ -960,6 +960,39 @@ static void on_slot(struct slot *slot)
 	inference->on_slot(inference);
 }
 
+/* A runtime that the daemon launches cannot be started, or was ended in the middle. */
+static void on_lost(struct slot *slot, enum failure_class failure, const char *detail)
+{
+	struct inference *inference = CONTAINER_OF(slot, struct inference, slot);
+	struct work *work = inference->work;
+	struct activity_result *result = &work->activity->result;
+
+	switch (inference->state) {
+	case INFERENCE_QUEUED:
+		if (work->queued)
+			work->activities->queued--;
+		work->queued = false;
+		result->queued_us = now_us(work->activities) - work->clock.since_us;
+		stage_enter(work, &result->stages.dispatch);
+		break;
+	case INFERENCE_CONFIGURING:
+		runtime_give_up(&inference->wait);
+		break;
+	case INFERENCE_COUNTING:
+		stop_counting(inference);
+		break;
+	case INFERENCE_SENT:
+		transfer_cancel(&inference->transfer);
+		break;
+	case INFERENCE_PREPARING: /* nothing was asked yet: inference_send() will hear of it */
+	case INFERENCE_CONFIRMING: /* holds no slot any more */
+	case INFERENCE_OVER:
+		return;
+	}
+	leave_wire(inference);
+	fail(inference, failure, "%s", detail);
+}
+
 /* What is written down of sampling is what was sent: our names, the seed as a text (provenance.md 2.4). */
 static void write_sampling(struct inference *inference)
 {
@@ -993,6 +1026,7 @@ void inference_start(struct inference *inference)
 	list_init(&inference->wait.link);
 	inference->state = INFERENCE_QUEUED;
 	inference->slot.on_slot = on_slot;
+	inference->slot.on_lost = on_lost;
 	work->queued = true;
 	work->activities->queued++;
 	stage_enter(work, &work->activity->result.stages.queue);

@@ -2,6 +2,7 @@
  * Loop thread. The adapter of a kind is one file behind struct runtime_adapter (adapter.h). */
 #pragma once
 
+#include "activities/launch.h"
 #include "workflow/base/json.h"
 
 enum { RUNTIME_CONTEXT_MAX = 1 << 30, RUNTIME_PROBE_EVERY_MIN_MS = 1000 };
@@ -20,4 +21,6 @@ struct runtime_config {
 	int64_t connect_ms, first_token_ms, between_tokens_ms, total_ms; /* defaults 5 s, 120 s, 30 s, 20 min */
 	unsigned retry_attempts; /* attempts in all; default 3 */
 	int64_t retry_floor_ms, retry_cap_ms; /* defaults 500 ms, 60 s */
+	const struct launch_config *launch; /* NULL: somebody else starts it */
+	int launcher; /* launch: socket of its reprise-launcher; the activities take it over */
 };

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "activities/gates.h"
+#include "activities/supervisor.h"
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
@@ -75,7 +76,7 @@ static struct slot *next_slot(const struct runtime *runtime)
 {
 	struct slot *first;
 
-	if (list_empty(&runtime->waiting) || runtime->solo_held)
+	if (runtime->admission != RUNTIME_ADMITS || list_empty(&runtime->waiting) || runtime->solo_held)
 		return NULL;
 	if (runtime->solo[0] != '\0') {
 		LIST_EACH(link, &runtime->waiting) {
@@ -100,6 +101,7 @@ static void give_slots(struct runtime *runtime)
 	runtime->giving_slots = true;
 	while ((slot = next_slot(runtime)) != NULL) {
 		list_remove(&slot->link);
+		list_add_last(&runtime->holding, &slot->link);
 		runtime->waiting_count--;
 		runtime->in_flight++;
 		slot->waiting = false;
@@ -136,13 +138,67 @@ static void leave_solo(struct runtime *runtime, const struct slot *slot)
 	deadline_start(runtime->solo_ends, SOLO_LINGER_MS);
 }
 
+/* Each in its turn: what one of them does may take others out of the queue. */
+static void refuse_waiting(struct runtime *runtime)
+{
+	struct list taken;
+
+	list_init(&taken);
+	list_move_all(&taken, &runtime->waiting);
+	while (!list_empty(&taken)) {
+		struct slot *slot = CONTAINER_OF(taken.next, struct slot, link);
+
+		list_remove(&slot->link);
+		if (slot->on_lost == NULL) {
+			list_add_last(&runtime->waiting, &slot->link);
+			continue;
+		}
+		slot->waiting = false;
+		runtime->waiting_count--;
+		slot->on_lost(slot, runtime->refusal, runtime->refusal_detail);
+	}
+}
+
+void runtime_admit(struct runtime *runtime, enum runtime_admission admission, enum failure_class failure, const char *detail)
+{
+	runtime->admission = admission;
+	if (admission == RUNTIME_ADMITS)
+		give_slots(runtime);
+	if (admission != RUNTIME_REFUSES)
+		return;
+	runtime->refusal = failure;
+	detail_set(runtime->refusal_detail, "%s", detail);
+	refuse_waiting(runtime);
+}
+
+void runtime_lose(struct runtime *runtime, enum failure_class failure, const char *detail)
+{
+	struct list taken;
+
+	/* Nobody gets the slots that come free: the queue is held. */
+	CHECK(runtime->admission != RUNTIME_ADMITS);
+	list_init(&taken);
+	list_move_all(&taken, &runtime->holding);
+	while (!list_empty(&taken)) {
+		struct slot *slot = CONTAINER_OF(taken.next, struct slot, link);
+
+		list_remove(&slot->link);
+		list_add_last(&runtime->holding, &slot->link);
+		if (slot->on_lost != NULL)
+			slot->on_lost(slot, failure, detail);
+	}
+}
+
 void runtime_queue(struct runtime *runtime, struct slot *slot)
 {
 	slot->waiting = true;
 	slot->held = false;
 	list_add_last(&runtime->waiting, &slot->link);
 	runtime->waiting_count++;
-	give_slots(runtime);
+	if (runtime->admission == RUNTIME_REFUSES)
+		refuse_waiting(runtime);
+	else
+		give_slots(runtime);
 }
 
 void runtime_leave(struct runtime *runtime, struct slot *slot)
@@ -153,6 +209,7 @@ void runtime_leave(struct runtime *runtime, struct slot *slot)
 		runtime->waiting_count--;
 	} else if (slot->held) {
 		slot->held = false;
+		list_remove(&slot->link);
 		runtime->in_flight--;
 		if (slot->solo != NULL)
 			leave_solo(runtime, slot);
@@ -410,6 +467,7 @@ static struct configuration *make_configuration(struct probe *probe)
 		.weights = &runtime->weights,
 		.fingerprint = before != NULL ? before->fingerprint : NULL,
 		.ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored,
+		.launched = supervisor_launched(runtime->supervisor),
 	};
 	struct json *told;
 	struct buffer words;
@@ -939,6 +997,7 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 	runtime->local = is_local(host_name);
 	list_init(&runtime->waiting);
 	list_init(&runtime->gates);
+	list_init(&runtime->holding);
 	list_init(&runtime->kept);
 	list_init(&runtime->waits);
 	list_init(&runtime->waits_next);
@@ -970,6 +1029,7 @@ void runtimes_stop(struct activities *activities)
 
 		deadline_free(activities, runtime->schedule);
 		runtime->schedule = NULL;
+		supervisor_end(runtime->supervisor);
 		give_up_probe(runtime);
 		deadline_free(activities, runtime->solo_ends);
 		runtime->solo_ends = NULL;
@@ -992,6 +1052,7 @@ void runtimes_close(struct activities *activities)
 		struct runtime *runtime = activities->runtimes[i];
 
 		CHECK(runtime->in_flight == 0 && runtime->waiting_count == 0 && runtime->probe == NULL);
+		supervisor_free(runtime->supervisor);
 		while (!list_empty(&runtime->kept)) {
 			struct configuration *configuration = CONTAINER_OF(runtime->kept.next, struct configuration, link);
 

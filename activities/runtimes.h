@@ -30,12 +30,18 @@ enum {
 struct slot {
 	struct list link;
 	void (*on_slot)(struct slot *slot);
+	/* A launched runtime: it cannot be started (the slot waited), or was ended while the slot was held. May be NULL: then nothing is told, and
+	 * the slot waits on or is held as before. Else it no longer waits, but is still held. */
+	void (*on_lost)(struct slot *slot, enum failure_class failure, const char *detail);
 	bool waiting, held;
 	/* The solo lane: nothing else is in flight while it is held, and for SOLO_LINGER_MS afterwards the runtime waits for the next one with the
 	 * same key before it serves others, so that a measurement of many requests has the runtime for itself. NULL: an ordinary slot. */
 	const char *solo;
 	bool solo_last; /* no further one with this key follows */
 };
+
+/* Of a runtime that the daemon launches: does its queue move? */
+enum runtime_admission { RUNTIME_ADMITS, RUNTIME_HOLDS, RUNTIME_REFUSES };
 
 /* Request: know who answers. The caller owns it and leaves it alone until on_done or runtime_give_up(). */
 struct configuration_wait {
@@ -55,7 +61,7 @@ struct runtime {
 	struct secret_texts secrets; /* the key */
 	const struct runtime_adapter *adapter;
 	bool local; /* on this machine, so that the host's facts are its own */
-	struct list waiting; /* slots */
+	struct list waiting, holding; /* slots */
 	size_t waiting_count;
 	unsigned in_flight;
 	bool giving_slots;
@@ -64,6 +70,10 @@ struct runtime {
 	struct deadline *solo_ends;
 	struct list gates; /* gates.c */
 	size_t gate_count;
+	enum runtime_admission admission;
+	enum failure_class refusal; /* RUNTIME_REFUSES: what those who ask get */
+	char refusal_detail[ACTIVITY_DETAIL_MAX];
+	struct supervisor *supervisor; /* NULL: the daemon does not launch it */
 
 	enum runtime_reach reach;
 	char last_error[ACTIVITY_DETAIL_MAX];
@@ -96,6 +106,9 @@ struct runtime *runtime_get(const struct activities *activities, const char *nam
 int runtime_refuse_name(const struct activities *activities, const char *name, struct error *error);
 
 void runtime_queue(struct runtime *runtime, struct slot *slot);
+/* failure and detail: with RUNTIME_REFUSES alone, which lets go all that wait. */
+void runtime_admit(struct runtime *runtime, enum runtime_admission admission, enum failure_class failure, const char *detail);
+void runtime_lose(struct runtime *runtime, enum failure_class failure, const char *detail); /* tells all that hold a slot */
 void runtime_leave(struct runtime *runtime, struct slot *slot); /* gives the slot back or leaves the queue; else nothing */
 
 /* ASK_ANEW: what holds at some moment after this call. ASK_THOROUGHLY: and which parameters it takes no notice of, which takes a

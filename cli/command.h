@@ -177,7 +177,7 @@ const char *value_text(struct arena *arena, const struct json *value); /* text a
 	X(fact_list) X(fact_show) X(fact_verify) X(fact_export) X(journal_verify) X(journal_export) X(journal_stats) X(journal_compact) X(journal_backup) X(journal_restore) X(doctor) X(purge) X(document_erase) X(key_list)        \
 	X(key_generate) X(key_export) X(definition_add) X(definition_list) X(definition_show) X(definition_validate)  \
 	X(send_event) X(schedule_list) X(schedule_show) X(schedule_pause) X(schedule_resume) X(schedule_trigger)                     \
-	X(runtime_list) X(runtime_show) X(runtime_probe) X(provenance_show) X(provenance_diff) X(config_show) X(drain) X(bench_overhead)          \
+	X(runtime_list) X(runtime_show) X(runtime_start) X(runtime_stop) X(runtime_reload) X(runtime_probe) X(provenance_show) X(provenance_diff) X(config_show) X(drain) X(bench_overhead)          \
 	X(bench_memory) X(bench_recovery) X(bench_journal) X(bench_expressions) X(version)
 #define X(name) int command_##name(struct command *command);
 VERB_FUNCTIONS(X)

@@ -1,7 +1,9 @@
-/* reprise runtime list | show | probe. */
+/* reprise runtime list | show | probe | start | stop | reload. */
 #include <string.h>
 
 #include "cli/command.h"
+
+enum { LOOK_MS = 100 /* between two looks how far a runtime is */ };
 
 static const char *count_text(struct arena *arena, const struct json *object, const char *name)
 {
@@ -15,7 +17,8 @@ static void runtime_cells(struct command *command, const struct json *item, cons
 	cells[0] = json_get_text(item, "name");
 	/* A simulator behind another kind says so. */
 	cells[1] = json_get_boolean(item, "simulated", false) && strcmp(kind, "simulator") != 0 ? arena_printf(arena, "%s (simulated)", kind) : kind;
-	cells[2] = json_get_text(item, "status");
+	/* Of one that the daemon launches the state says more: it may be starting, or have been refused. */
+	cells[2] = json_get_text(json_get(item, "launch"), "state") != NULL ? json_get_text(json_get(item, "launch"), "state") : json_get_text(item, "status");
 	cells[3] = in_flight == NULL ? NULL : arena_printf(arena, "%s of %s", in_flight, concurrency == NULL ? "?" : concurrency);
 	cells[4] = count_text(arena, item, "waiting");
 	cells[5] = json_get_text(item, "model");
@@ -72,19 +75,108 @@ static int print_answer(struct command *command, const struct json *answer)
 	return STATUS_OK;
 }
 
+/* The log's lines as they are, under all else. */
+static void print_launched(struct command *command, const struct json *runtime)
+{
+	static const char *const names[] = {"state", "since", "detail", "pid", "instance", "startedAt", "adopted", "starts", "restarts", "logFile"};
+	const struct json *launch = json_get(runtime, "launch"), *refusal = json_get(launch, "refusal"), *log = json_get(launch, "log"), *watches = json_get(launch, "watchdog");
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (json_get(launch, names[i]) != NULL)
+			output_line(&command->output, "%-14s %s", names[i], value_text(&command->arena, json_get(launch, names[i])));
+	if (refusal != NULL) {
+		output_line(&command->output, "%-14s %s", "refused for", json_get_text(refusal, "class"));
+		output_line(&command->output, "%-14s %s", "cause", json_get_text(refusal, "line"));
+		if (json_get_text(refusal, "advice") != NULL)
+			output_line(&command->output, "%-14s %s", "what helps", json_get_text(refusal, "advice"));
+	}
+	for (size_t i = 0; i < json_count(watches); i++) {
+		const struct json *watch = json_at(watches, i), *samples = json_get(watch, "samples"), *alarm = json_get(watch, "alarm");
+		output_line(&command->output, "%-14s %s: %s of %.0f%s%s%s", "watchdog", json_get_text(watch, "probe"),
+			    json_count(samples) == 0 ? "no sample" : arena_printf(&command->arena, "%.0f", json_get_number(json_at(samples, json_count(samples) - 1), "value", 0)),
+			    json_get_number(watch, "limit", 0),
+			    json_get_boolean(watch, "grow", false) ? arena_printf(&command->arena, " on top of %.0f", json_get_number(watch, "baseline", 0)) : "",
+			    alarm != NULL ? "; sees nothing: " : "", alarm != NULL ? alarm->string.text : "");
+	}
+	if (json_count(log) > 0)
+		output_line(&command->output, "log");
+	for (size_t i = 0; i < json_count(log); i++)
+		output_line(&command->output, "  %s", json_at(log, i)->string.text);
+}
+
 int command_runtime_show(struct command *command)
 {
 	struct json *answer;
-	int status = command_get(command, "/v1/runtimes", &answer);
-	if (status != STATUS_OK)
-		return status;
-	const struct json *list = json_get(answer, "runtimes");
-	for (size_t i = 0; i < json_count(list); i++) {
-		const char *name = json_get_text(json_at(list, i), "name");
-		if (name != NULL && strcmp(name, command->arguments[0]) == 0)
-			return print_answer(command, json_at(list, i));
+	int status = command_get(command, path_of(command, "/v1/runtimes/", command->arguments[0], ""), &answer);
+	if (status != STATUS_OK || command->output.format != FORMAT_TEXT)
+		return status != STATUS_OK ? status : print_answer(command, answer);
+	struct json *plain = json_copy(&command->arena, answer);
+	json_remove(plain, "launch");
+	print_runtime(command, plain);
+	if (json_get(answer, "launch") != NULL)
+		print_launched(command, answer);
+	return STATUS_OK;
+}
+
+static bool is_state(const struct json *runtime, const char *state)
+{
+	const char *text = json_get_text(json_get(runtime, "launch"), "state");
+	return text != NULL && strcmp(text, state) == 0;
+}
+
+/* Until what was asked for has come about, or will not. */
+static int await_state(struct command *command, const char *state, struct json **runtime)
+{
+	const char *name = command->arguments[0];
+	int64_t left_ms = 0;
+	bool limited = command_option(command, "timeout") != NULL;
+	int status = limited ? command_duration(command, "timeout", &left_ms) : STATUS_OK;
+	for (; status == STATUS_OK; left_ms -= LOOK_MS) {
+		if (is_state(*runtime, state))
+			return STATUS_OK;
+		if (is_state(*runtime, "refused") || is_state(*runtime, "failed") || (strcmp(state, "ready") == 0 && is_state(*runtime, "stopped"))) {
+			const char *detail = json_get_text(json_get(*runtime, "launch"), "detail");
+			return command_fail(command, STATUS_ERROR, arena_printf(&command->arena, "reprise runtime show %s shows its log", name), "runtime %s is %s%s%s", name,
+					    json_get_text(json_get(*runtime, "launch"), "state"), detail != NULL ? ": " : "", detail != NULL ? detail : "");
+		}
+		if (limited && left_ms <= 0)
+			return command_fail(command, STATUS_WAIT_TIMEOUT, arena_printf(&command->arena, "reprise runtime show %s shows how far it is", name), "runtime %s is not %s yet", name, state);
+		sleep_ms(LOOK_MS);
+		status = command_get(command, path_of(command, "/v1/runtimes/", name, ""), runtime);
 	}
-	return command_fail(command, STATUS_NOT_FOUND, "reprise runtime list shows the runtimes", "the daemon knows no runtime %s", command->arguments[0]);
+	return status;
+}
+
+static int order(struct command *command, const char *verb, const char *state)
+{
+	struct json *answer, *body = json_object(&command->arena);
+	const char *name = command->arguments[0], *reason = command_option(command, "reason");
+	if (reason != NULL && !utf8_valid(bytes_text(reason), NULL))
+		return command_fail(command, STATUS_USAGE, NULL, "--reason: not UTF-8");
+	if (strcmp(verb, "start") != 0 && !command_confirm(command, "%s runtime %s: what is in flight there is tried again later?", strcmp(verb, "stop") == 0 ? "Stop" : "Reload", name))
+		return STATUS_ERROR;
+	json_set_text(&command->arena, body, "reason", reason);
+	int status = command_post(command, path_of(command, "/v1/runtimes/", name, arena_printf(&command->arena, "/%s", verb)), body, &answer);
+	if (status == STATUS_OK && command_flag(command, "wait"))
+		status = await_state(command, state, &answer);
+	if (status != STATUS_OK || command->output.format != FORMAT_TEXT)
+		return status != STATUS_OK ? status : print_answer(command, answer);
+	output_line(&command->output, "%s", json_get_text(json_get(answer, "launch"), "state"));
+	return STATUS_OK;
+}
+
+int command_runtime_start(struct command *command)
+{
+	return order(command, "start", "ready");
+}
+
+int command_runtime_stop(struct command *command)
+{
+	return order(command, "stop", "stopped");
+}
+
+int command_runtime_reload(struct command *command)
+{
+	return order(command, "reload", "ready");
 }
 
 int command_runtime_probe(struct command *command)

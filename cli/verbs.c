@@ -88,6 +88,10 @@ static const struct option_rule purge_options[] = {
 	END,
 };
 static const struct option_rule pause_options[] = {{"reason", 0, "TEXT", "why; kept in the journal", false}, END};
+static const struct option_rule runtime_start_options[] = {
+	{"reason", 0, "TEXT", "why; kept in the journal", false}, {"wait", 'w', NULL, "wait until it is ready, or will not be", false}, TIMEOUT, END};
+static const struct option_rule runtime_stop_options[] = {
+	{"reason", 0, "TEXT", "why; kept in the journal", false}, {"yes", 'y', NULL, "do not ask", false}, {"wait", 'w', NULL, "wait until that is done", false}, TIMEOUT, END};
 static const struct option_rule drain_options[] = {{"within", 0, "D", "interrupt what has not finished by then (30s, 5m; default: wait for it, at most 24h)", false}, END};
 static const struct option_rule extract_options[] = {
 	RUNTIME,
@@ -267,7 +271,12 @@ const struct verb verbs[] = {
 	{"schedule resume", "ID", "Let it tick again, from the next time on", NULL, "reprise schedule resume reports.nightly", 1, 1, NULL, command_schedule_resume},
 	{"schedule trigger", "ID", "Start one run now and print its id", NULL, "reprise schedule trigger reports.nightly", 1, 1, NULL, command_schedule_trigger},
 	{"runtime list", "", "List runtimes", NULL, "reprise runtime list", 0, 0, NULL, command_runtime_list},
-	{"runtime show", "NAME", "Show one runtime", NULL, "reprise runtime show extractor", 1, 1, NULL, command_runtime_show},
+	{"runtime start", "NAME", "Start a runtime that the configuration has `launch` for", "Also one that was refused, or given up after too many starts.", "reprise runtime start extractor --wait", 1, 1, runtime_start_options,
+	 command_runtime_start},
+	{"runtime stop", "NAME", "Stop it; attempts wait until it is started again", "Those in flight there are tried again.", "reprise runtime stop extractor --yes --reason 'a new driver'", 1, 1, runtime_stop_options,
+	 command_runtime_stop},
+	{"runtime reload", "NAME", "Stop it and start it anew", NULL, "reprise runtime reload extractor --yes --wait", 1, 1, runtime_stop_options, command_runtime_reload},
+	{"runtime show", "NAME", "Show one runtime; when the daemon launches it, with the last lines of its log", NULL, "reprise runtime show extractor", 1, 1, NULL, command_runtime_show},
 	{"runtime probe", "NAME", "Ask a runtime who it is, now", "Prints its configuration record: each field, how it is known and from where, and what cannot be known. Where the model is loaded it is also "
 	 "asked for a token per sampling field, to find those that it takes no notice of.", "reprise runtime probe extractor", 1, 1, NULL, command_runtime_probe},
 	{"provenance show", "DIGEST", "Show a configuration record", NULL, "reprise provenance show sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 1, 1, NULL,

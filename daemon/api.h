@@ -184,6 +184,10 @@ API_HANDLER(api_purge_journal);
 API_HANDLER(api_compact_journal);
 /* api_system.c */
 API_HANDLER(api_list_runtimes);
+API_HANDLER(api_get_runtime);
+API_HANDLER(api_start_runtime);
+API_HANDLER(api_stop_runtime);
+API_HANDLER(api_reload_runtime);
 API_HANDLER(api_probe_runtime);
 API_HANDLER(api_get_provenance);
 API_HANDLER(api_get_config);

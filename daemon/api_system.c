@@ -19,6 +19,49 @@ void api_list_runtimes(struct daemon *daemon, struct request *request, const cha
 	request_answer_json(request, 200, json);
 }
 
+/* One, with the last lines of its log when the daemon launches it. */
+void api_get_runtime(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct json *json = activities_runtime_json(daemon->activities, &request->arena, parameters[0]);
+	struct error error;
+
+	if (json) {
+		request_answer_json(request, 200, json);
+		return;
+	}
+	error_set(&error, ERR_NOT_FOUND, "no runtime '%.60s' is configured; reprise runtime list shows them", parameters[0]);
+	request_problem(request, &error);
+}
+
+/* What is asked has begun when the answer is there; what becomes of it, the runtime's document tells. */
+static void order_runtime(struct daemon *daemon, struct request *request, const char *name, enum runtime_order order)
+{
+	const char *reason;
+	struct error error;
+
+	if (!api_read_reason(request, &reason))
+		return;
+	if (activities_order_runtime(daemon->activities, name, order, reason, &error) != 0)
+		request_problem(request, &error);
+	else
+		request_answer_json(request, 200, activities_runtime_json(daemon->activities, &request->arena, name));
+}
+
+void api_start_runtime(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	order_runtime(daemon, request, parameters[0], RUNTIME_START);
+}
+
+void api_stop_runtime(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	order_runtime(daemon, request, parameters[0], RUNTIME_STOP);
+}
+
+void api_reload_runtime(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	order_runtime(daemon, request, parameters[0], RUNTIME_RELOAD);
+}
+
 struct probing {
 	struct runtime_probe probe;
 	struct request *request;
@@ -258,6 +301,30 @@ static void add_activities(struct buffer *out, const struct json *counters)
 		labelled(out, "attempts_total", "class", attempts->object.members[i].name, attempts->object.members[i].value->number);
 }
 
+static void add_launched(struct buffer *out, const struct json *launched)
+{
+	static const struct {
+		const char *name, *member, *type, *help;
+	} rows[] = {
+		{"runtime_starts_total", "starts", "counter", "Starts of runtimes that the daemon launches"},
+		{"watchdog_alarms_total", "alarms", "counter", "Probes of a watchdog that began to fail: it sees nothing, and ends nothing"},
+		{"watchdog_trips_total", "trips", "counter", "Runtimes that a watchdog has ended"},
+	};
+
+	if (json_count(launched) == 0)
+		return;
+	head(out, "runtime_ready", "gauge", "1: a runtime that the daemon launches is ready");
+	for (size_t i = 0; i < json_count(launched); i++) {
+		const struct json_member *member = &launched->object.members[i];
+		labelled(out, "runtime_ready", "runtime", member->name, strcmp(json_get_text(member->value, "state"), "ready") == 0);
+	}
+	for (size_t row = 0; row < COUNT_OF(rows); row++) {
+		head(out, rows[row].name, rows[row].type, rows[row].help);
+		for (size_t i = 0; i < json_count(launched); i++)
+			labelled(out, rows[row].name, "runtime", launched->object.members[i].name, json_get_number(launched->object.members[i].value, rows[row].member, 0));
+	}
+}
+
 static void add_expressions(struct buffer *out, const struct daemon *daemon)
 {
 	struct jq_counts counts;
@@ -359,7 +426,9 @@ void api_metrics(struct daemon *daemon, struct request *request, const char *con
 	buffer_printf(out, "# HELP reprise_info Version\n# TYPE reprise_info gauge\nreprise_info{version=\"%s\"} 1\n", REPRISE_VERSION);
 	metric(out, "up_seconds", "gauge", "Since the start", (double)((clock_now_us() - daemon->started_us) / 1000000));
 	add_engine(out, daemon);
-	add_activities(out, activities_counters_json(daemon->activities, &request->arena));
+	const struct json *counters = activities_counters_json(daemon->activities, &request->arena);
+	add_activities(out, counters);
+	add_launched(out, json_get(counters, "launched"));
 	add_expressions(out, daemon);
 	add_children(out, &daemon->children);
 	metric(out, "store_queue", "gauge", "Appends that wait for the journal", store_queue_depth(daemon->store));

@@ -15,6 +15,8 @@
 #include "activities/adapter.h"
 #include "activities/address.h"
 #include "activities/curl_loop.h"
+#include "activities/launcher.h"
+#include "activities/watchdog.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/base/time.h"
@@ -636,6 +638,434 @@ static const char *use_secret(struct reading *r, const char *name, const char *u
 	return NULL;
 }
 
+/* --- launch -------------------------------------------------------------------------------------------------------- */
+
+/* Arguments and variables are shown by `ps`, kept in the journal and given to somebody else's program: no place for a secret. */
+static void refuse_secret_in(struct reading *r, const char *text)
+{
+	for (size_t i = 0; i < r->config->secret_count; i++) {
+		const struct secret_config *secret = &r->config->secrets[i];
+		if (secret->value && strstr(text, secret->value))
+			complain(r, false, "give the runtime a file of its own to read it from", "this holds the secret '%s', which never goes to a program that is launched", secret->name);
+	}
+}
+
+/* A list of texts that ends with NULL, for execve(). */
+static void read_words(struct reading *r, const struct json *value, void *target)
+{
+	const char ***words = target;
+	const struct json *texts = NULL;
+	size_t errors_before = r->problems->errors, bytes = 0;
+
+	read_texts(r, value, &texts);
+	if (r->problems->errors != errors_before)
+		return;
+	if (json_count(texts) > LAUNCHER_WORDS_MAX)
+		complain(r, false, NULL, "%zu words are over the limit of %d", json_count(texts), LAUNCHER_WORDS_MAX);
+	else if (json_count(texts) == 0)
+		complain(r, false, NULL, "must not be empty");
+	const char **made = arena_zero(&r->config->arena, (json_count(texts) + 1) * sizeof *made);
+	for (size_t i = 0; i < json_count(texts); i++) {
+		made[i] = json_at(texts, i)->string.text;
+		bytes += strlen(made[i]) + 1;
+		refuse_secret_in(r, made[i]);
+	}
+	if (bytes > LAUNCHER_WORDS_BYTES_MAX)
+		complain(r, false, NULL, "%zu bytes of words are over the limit of %d", bytes, LAUNCHER_WORDS_BYTES_MAX);
+	*words = made;
+}
+
+/* Of what is started: a path is looked at from no particular folder. */
+static void read_argv(struct reading *r, const struct json *value, void *target)
+{
+	const char ***argv = target;
+
+	read_words(r, value, target);
+	if (*argv && (*argv)[0] && strchr((*argv)[0], '/') && (*argv)[0][0] != '/')
+		complain(r, false, NULL, "the program is given by its whole path, or by a name that is looked for along PATH");
+}
+
+static bool is_variable(const char *name)
+{
+	if (!*name || (*name >= '0' && *name <= '9'))
+		return false;
+	for (; *name; name++)
+		if (*name != '_' && !(*name >= 'A' && *name <= 'Z') && !(*name >= 'a' && *name <= 'z') && !(*name >= '0' && *name <= '9'))
+			return false;
+	return true;
+}
+
+/* `env` and `inherit` as they were read, until both are there. */
+struct launch_reading {
+	struct launch_config *launch;
+	const struct json *env, *inherit;
+};
+
+static void read_env(struct reading *r, const struct json *value, void *target)
+{
+	struct launch_reading *own = target;
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping of variables to texts"))
+		return;
+	for (size_t i = 0; i < json_count(value); i++) {
+		const struct json_member *member = &value->object.members[i];
+		size_t before = enter(r, member->name);
+		if (!is_variable(member->name))
+			complain(r, true, NULL, "not the name of a variable");
+		if (!json_is(member->value, JSON_STRING))
+			complain(r, false, "put it in quotes", "expected a text, found %s", json_type_name(member->value->type));
+		else
+			refuse_secret_in(r, member->value->string.text);
+		leave(r, before);
+	}
+	own->env = value;
+}
+
+static void read_inherit(struct reading *r, const struct json *value, void *target)
+{
+	struct launch_reading *own = target;
+	size_t errors_before = r->problems->errors;
+	const struct json *names = NULL;
+
+	read_texts(r, value, &names);
+	for (size_t i = 0; r->problems->errors == errors_before && i < json_count(names); i++) {
+		const char *name = json_at(names, i)->string.text;
+		size_t before = enter_item(r, i);
+		if (!is_variable(name))
+			complain(r, false, NULL, "not the name of a variable");
+		else if (strncmp(name, "REPRISE_", 8) == 0 || strcmp(name, "CREDENTIALS_DIRECTORY") == 0 || strcmp(name, "NOTIFY_SOCKET") == 0)
+			complain(r, false, NULL, "%s is the daemon's own and goes to nobody", name);
+		else if (getenv(name))
+			refuse_secret_in(r, getenv(name));
+		leave(r, before);
+	}
+	own->inherit = names;
+}
+
+/* What is written goes before what is inherited. */
+static void make_env(struct reading *r, const struct launch_reading *own)
+{
+	size_t count = 0, inherited = 0, bytes = 0, most = json_count(own->env) + json_count(own->inherit) + 1;
+	const char **env = arena_zero(&r->config->arena, most * sizeof *env), **names = arena_zero(&r->config->arena, most * sizeof *names);
+
+	for (size_t i = 0; i < json_count(own->env); i++) {
+		const struct json_member *member = &own->env->object.members[i];
+		env[count++] = arena_printf(&r->config->arena, "%s=%s", member->name, member->value->string.text);
+	}
+	for (size_t i = 0; i < json_count(own->inherit); i++) {
+		const char *name = json_at(own->inherit, i)->string.text, *text = getenv(name);
+		if (!text || !utf8_valid(bytes_text(text), NULL) || json_get(own->env, name))
+			continue;
+		env[count++] = arena_printf(&r->config->arena, "%s=%s", name, text);
+		names[inherited++] = name;
+	}
+	for (size_t i = 0; i < count; i++)
+		bytes += strlen(env[i]) + 1;
+	if (count > LAUNCHER_WORDS_MAX || bytes > LAUNCHER_WORDS_BYTES_MAX)
+		complain(r, false, NULL, "%zu variables of %zu bytes are over the limit of %d and %d", count, bytes, LAUNCHER_WORDS_MAX, LAUNCHER_WORDS_BYTES_MAX);
+	own->launch->env = env;
+	own->launch->inherited = names;
+}
+
+static void read_absolute(struct reading *r, const struct json *value, void *target)
+{
+	const char **path = target;
+
+	read_path(r, value, target);
+	if (*path && (*path)[0] != '/')
+		complain(r, false, NULL, "must be a whole path, from /");
+}
+
+static void read_ready_path(struct reading *r, const struct json *value, void *target)
+{
+	const char **path = target;
+
+	read_text(r, value, target);
+	if (*path && ((*path)[0] != '/' || strpbrk(*path, " \t\r\n#") || strlen(*path) >= CONFIG_PATH_MAX))
+		complain(r, false, "/health", "the path of a URL: it begins with / and has no spaces");
+}
+
+static void read_limited_duration(struct reading *r, const struct json *value, int64_t *ms, int64_t max)
+{
+	read_duration(r, value, ms);
+	if (*ms > max)
+		complain(r, false, NULL, "%lld ms are over the limit of %lld ms", (long long)*ms, (long long)max);
+}
+
+static void read_within(struct reading *r, const struct json *value, void *target)
+{
+	read_limited_duration(r, value, target, LAUNCH_WITHIN_MS_MAX);
+}
+
+static void read_grace(struct reading *r, const struct json *value, void *target)
+{
+	read_limited_duration(r, value, target, LAUNCH_GRACE_MS_MAX);
+}
+
+static void read_ready(struct reading *r, const struct json *value, void *target)
+{
+	struct launch_config *launch = target;
+	const struct key keys[] = {{"path", read_ready_path, &launch->ready_path, NULL}, {"within", read_within, &launch->ready_ms, NULL}};
+
+	if (expect(r, value, JSON_OBJECT, "a mapping with path and within"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+static void read_stopping(struct reading *r, const struct json *value, void *target)
+{
+	struct launch_config *launch = target;
+	const struct key keys[] = {{"grace", read_grace, &launch->grace_ms, NULL}};
+
+	if (expect(r, value, JSON_OBJECT, "a mapping with grace"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
+static void read_restart_attempts(struct reading *r, const struct json *value, void *target)
+{
+	unsigned *attempts = target;
+
+	if (!json_is_integer(value) || value->number < 0 || value->number > LAUNCH_ATTEMPTS_MAX)
+		complain(r, false, NULL, "expected a whole number from 0 to %d", LAUNCH_ATTEMPTS_MAX);
+	else
+		*attempts = (unsigned)value->number;
+}
+
+static void read_restart(struct reading *r, const struct json *value, void *target)
+{
+	struct launch_config *launch = target;
+	const struct key keys[] = {
+		{"attempts", read_restart_attempts, &launch->restart_attempts, NULL},
+		{"floor", read_duration, &launch->restart_floor_ms, NULL},
+		{"cap", read_duration, &launch->restart_cap_ms, NULL},
+		{"settled", read_duration, &launch->restart_settled_ms, NULL},
+	};
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping with attempts, floor, cap and settled"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (launch->restart_floor_ms > launch->restart_cap_ms)
+		complain(r, false, NULL, "floor (%lld ms) is above cap (%lld ms)", (long long)launch->restart_floor_ms, (long long)launch->restart_cap_ms);
+}
+
+static void read_on_daemon_exit(struct reading *r, const struct json *value, void *target)
+{
+	const char *word = NULL;
+
+	read_text(r, value, &word);
+	if (word && strcmp(word, "stop") != 0 && strcmp(word, "keep") != 0)
+		complain(r, false, "one of: stop, keep", "unknown word '%s'", word);
+	*(bool *)target = word && strcmp(word, "keep") == 0;
+}
+
+/* --- watchdog ------------------------------------------------------------------------------------------------------ */
+
+static void read_probe_command(struct reading *r, const struct json *value, void *target)
+{
+	struct watch_config *watch = target;
+
+	watch->kind = WATCH_COMMAND;
+	watch->name = "command";
+	read_words(r, value, &watch->argv);
+}
+
+/* Counters of Windows, by their English names; both commands reach the host from WSL. */
+static const char *read_counter(struct reading *r, const struct json *value)
+{
+	static const struct {
+		const char *word, *path;
+	} known[] = {{"sharedGpuMemory", "\\GPU Adapter Memory(*)\\Shared Usage"}, {"dedicatedGpuMemory", "\\GPU Adapter Memory(*)\\Dedicated Usage"}};
+	const char *text = NULL;
+
+	read_text(r, value, &text);
+	for (size_t i = 0; text && i < COUNT_OF(known); i++)
+		if (strcmp(known[i].word, text) == 0)
+			return known[i].path;
+	if (text && (text[0] != '\\' || strpbrk(text, "'\"`$\r\n")))
+		complain(r, false, "one of: sharedGpuMemory, dedicatedGpuMemory, or the path of a counter: \\GPU Adapter Memory(*)\\Shared Usage", "not a counter: '%s'", text);
+	return text ? text : "";
+}
+
+static const char **make_words(struct arena *arena, const char *const *from, size_t count)
+{
+	const char **words = arena_zero(arena, (count + 1) * sizeof *words);
+
+	memcpy(words, from, count * sizeof *words);
+	return words;
+}
+
+static void read_probe_typeperf(struct reading *r, const struct json *value, void *target)
+{
+	const char *const words[] = {"typeperf.exe", read_counter(r, value), "-sc", "1"};
+	struct watch_config *watch = target;
+
+	watch->kind = WATCH_COMMAND;
+	watch->name = "typeperf";
+	watch->argv = make_words(&r->config->arena, words, COUNT_OF(words));
+}
+
+static void read_probe_powershell(struct reading *r, const struct json *value, void *target)
+{
+	const char *script = arena_printf(&r->config->arena,
+		"(Get-Counter '%s').CounterSamples | ForEach-Object { $_.InstanceName + ',' + [int64]$_.CookedValue }", read_counter(r, value));
+	const char *const words[] = {"powershell.exe", "-NoProfile", "-NonInteractive", "-Command", script};
+	struct watch_config *watch = target;
+
+	watch->kind = WATCH_COMMAND;
+	watch->name = "powershell";
+	watch->argv = make_words(&r->config->arena, words, COUNT_OF(words));
+}
+
+static void read_probe_nvidia(struct reading *r, const struct json *value, void *target)
+{
+	struct watch_config *watch = target;
+
+	watch->kind = WATCH_NVIDIA;
+	watch->name = "nvidia";
+	if (json_is_integer(value) && value->number >= 0 && value->number < 1000)
+		watch->device = arena_printf(&r->config->arena, "%.0f", value->number);
+	else
+		read_text(r, value, &watch->device);
+}
+
+static void read_probe_amd(struct reading *r, const struct json *value, void *target)
+{
+	struct watch_config *watch = target;
+	const char *memory = NULL;
+	const struct key keys[] = {{"memory", read_text, &memory, NULL}, {"card", read_text, &watch->device, NULL}};
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping such as {memory: gtt, card: card0}"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (!memory || (strcmp(memory, "vram") != 0 && strcmp(memory, "gtt") != 0))
+		complain(r, false, "vram: on the card; gtt: of the host, what has spilled", "memory is vram or gtt");
+	watch->kind = memory && strcmp(memory, "gtt") == 0 ? WATCH_AMD_GTT : WATCH_AMD_VRAM;
+	watch->name = watch->kind == WATCH_AMD_GTT ? "amd-gtt" : "amd-vram";
+}
+
+static void read_probe_memory(struct reading *r, const struct json *value, void *target)
+{
+	struct watch_config *watch = target;
+	const char *word = NULL;
+
+	read_text(r, value, &word);
+	if (word && strcmp(word, "process") != 0 && strcmp(word, "cgroup") != 0)
+		complain(r, false, "one of: process, cgroup", "unknown word '%s'", word);
+	watch->kind = word && strcmp(word, "cgroup") == 0 ? WATCH_CGROUP : WATCH_PROCESS;
+	watch->name = watch->kind == WATCH_CGROUP ? "cgroup" : "process";
+}
+
+static void read_probe(struct reading *r, const struct json *value, void *target)
+{
+	const struct key keys[] = {
+		{"command", read_probe_command, target, NULL}, {"typeperf", read_probe_typeperf, target, NULL}, {"powershell", read_probe_powershell, target, NULL},
+		{"nvidia", read_probe_nvidia, target, NULL},   {"amd", read_probe_amd, target, NULL},		{"memory", read_probe_memory, target, NULL},
+	};
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping such as {nvidia: 0} or {command: [program, argument]}"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (json_count(value) != 1)
+		complain(r, false, NULL, "a probe is exactly one of command, typeperf, powershell, nvidia, amd and memory");
+}
+
+static void read_grow(struct reading *r, const struct json *value, void *target)
+{
+	if (expect(r, value, JSON_BOOLEAN, "true or false"))
+		*(bool *)target = value->boolean;
+}
+
+static void read_samples(struct reading *r, const struct json *value, void *target)
+{
+	read_count_up_to(r, value, target, WATCHDOG_SAMPLES_KEPT);
+}
+
+static void read_unit(struct reading *r, const struct json *value, void *target)
+{
+	uint64_t bytes = 1;
+	const char *word = NULL;
+
+	read_text(r, value, &word);
+	if (word && !size_parse(arena_printf(&r->config->arena, "1%s", word), &bytes))
+		complain(r, false, "one of: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB", "unknown unit '%s'", word);
+	*(double *)target = (double)bytes;
+}
+
+static void read_watch(struct reading *r, const struct json *value, struct watch_config *watch)
+{
+	uint64_t limit = 0;
+	const char *name = NULL;
+
+	*watch = (struct watch_config){.name = "probe", .samples = 3, .every_ms = 5000, .within_ms = 10000, .unit = 1};
+	const struct key keys[] = {
+		{"name", read_text, &name, NULL},	    {"probe", read_probe, watch, NULL},		    {"limit", read_size, &limit, NULL},
+		{"grow", read_grow, &watch->grow, NULL},    {"samples", read_samples, &watch->samples, NULL}, {"every", read_duration, &watch->every_ms, NULL},
+		{"within", read_duration, &watch->within_ms, NULL}, {"unit", read_unit, &watch->unit, NULL},
+	};
+	if (!expect(r, value, JSON_OBJECT, "a mapping with probe and limit"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (!json_get(value, "probe") || !json_get(value, "limit"))
+		complain(r, false, NULL, "a probe of the watchdog has `probe` and `limit`");
+	if (watch->every_ms > LAUNCH_WITHIN_MS_MAX || watch->within_ms > LAUNCH_WITHIN_MS_MAX)
+		complain(r, false, NULL, "every and within are at most %d ms", LAUNCH_WITHIN_MS_MAX);
+	watch->limit = (double)limit;
+	if (name)
+		watch->name = name;
+}
+
+static void read_watchdog(struct reading *r, const struct json *value, void *target)
+{
+	struct launch_config *launch = target;
+
+	if (!expect(r, value, JSON_ARRAY, "a list of probes"))
+		return;
+	if (json_count(value) > LAUNCH_WATCHES_MAX) {
+		complain(r, false, NULL, "%zu probes are over the limit of %d", json_count(value), LAUNCH_WATCHES_MAX);
+		return;
+	}
+	struct watch_config *watches = arena_zero(&r->config->arena, (json_count(value) + 1) * sizeof *watches);
+	for (size_t i = 0; i < json_count(value); i++) {
+		size_t before = enter_item(r, i);
+		read_watch(r, json_at(value, i), &watches[i]);
+		leave(r, before);
+	}
+	launch->watches = watches;
+	launch->watch_count = json_count(value);
+}
+
+static void read_launch(struct reading *r, const struct json *value, void *target)
+{
+	const struct launch_config **result = target;
+	struct launch_config *launch = arena_zero(&r->config->arena, sizeof *launch);
+	struct launch_reading own = {.launch = launch};
+	size_t errors_before = r->problems->errors;
+
+	*launch = (struct launch_config){.ready_path = "/v1/models", .ready_ms = 20 * 60 * 1000, .grace_ms = 10000, .restart_attempts = 5, .restart_floor_ms = 1000,
+					 .restart_cap_ms = 60000, .restart_settled_ms = 10 * 60 * 1000};
+	const struct key keys[] = {
+		{"argv", read_argv, &launch->argv, NULL},
+		{"env", read_env, &own, NULL},
+		{"inherit", read_inherit, &own, NULL},
+		{"workingFolder", read_absolute, &launch->folder, NULL},
+		{"ready", read_ready, launch, NULL},
+		{"stop", read_stopping, launch, NULL},
+		{"restart", read_restart, launch, NULL},
+		{"container", read_text, &launch->container, NULL},
+		{"onDaemonExit", read_on_daemon_exit, &launch->keep, NULL},
+		{"watchdog", read_watchdog, launch, NULL},
+		{"systemd", NULL, NULL, "it is started by reprise-launcher, outside of any confinement of the daemon"},
+	};
+	if (!expect(r, value, JSON_OBJECT, "a mapping with argv"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (!json_get(value, "argv"))
+		complain(r, false, "argv: [llama-server, -m, /models/m.gguf, --port, '8080']", "launch has no argv");
+	if (r->problems->errors != errors_before)
+		return;
+	make_env(r, &own);
+	*result = launch;
+}
+
 static void read_runtime(struct reading *r, const char *name, const struct json *value)
 {
 	size_t index = r->config->runtime_count;
@@ -658,7 +1088,7 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 		{"timeouts", read_timeouts, runtime, NULL},
 		{"retry", read_retry, runtime, NULL},
 		{"apiKey", read_secret_name, &secret, NULL},
-		{"launch", NULL, NULL, "start the runtime yourself and give its url"},
+		{"launch", read_launch, &runtime->launch, NULL},
 	};
 
 	if (!id_valid(name))
@@ -671,6 +1101,9 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 		complain(r, false, kinds_hint(r), "runtime '%s' has no kind", name);
 	else if (!runtime->url && runtime->kind && strcmp(runtime->kind, "simulator") != 0 && !json_get(value, "url"))
 		complain(r, false, NULL, "runtime '%s' has no url", name);
+	else if (!runtime->url && json_get(value, "launch"))
+		complain(r, false, "give its url, which argv makes it listen at", "runtime '%s' has launch, but no url", name);
+	runtime->launcher = -1;
 	if (secret) {
 		size_t before = enter(r, "apiKey");
 		runtime->api_key = use_secret(r, secret, runtime->url, true);
@@ -1209,6 +1642,58 @@ static void set_duration(struct arena *arena, struct json *object, const char *n
 	json_set(arena, object, name, json_printf(arena, ms % 1000 == 0 ? "%llds" : "%lldms", (long long)(ms % 1000 == 0 ? ms / 1000 : ms)));
 }
 
+static struct json *words_json(const char *const *words, struct arena *arena)
+{
+	struct json *list = json_array(arena);
+
+	for (size_t i = 0; words[i]; i++)
+		json_add(arena, list, json_text(arena, words[i]));
+	return list;
+}
+
+/* Of variables the names alone. */
+static struct json *launch_json(const struct launch_config *launch, struct arena *arena)
+{
+	struct json *json = json_object(arena), *env = json_array(arena), *ready = json_object(arena), *stop = json_object(arena), *restart = json_object(arena),
+		    *watchdog = json_array(arena);
+
+	json_set(arena, json, "argv", words_json(launch->argv, arena));
+	for (size_t i = 0; launch->env[i]; i++)
+		json_add(arena, env, json_text_len(arena, launch->env[i], strcspn(launch->env[i], "=")));
+	json_set(arena, json, "env", env);
+	json_set(arena, json, "inherit", words_json(launch->inherited, arena));
+	json_set_text(arena, json, "workingFolder", launch->folder ? launch->folder : "/");
+	json_set_text(arena, ready, "path", launch->ready_path);
+	set_duration(arena, ready, "within", launch->ready_ms);
+	json_set(arena, json, "ready", ready);
+	set_duration(arena, stop, "grace", launch->grace_ms);
+	json_set(arena, json, "stop", stop);
+	json_set_number(arena, restart, "attempts", launch->restart_attempts);
+	set_duration(arena, restart, "floor", launch->restart_floor_ms);
+	set_duration(arena, restart, "cap", launch->restart_cap_ms);
+	set_duration(arena, restart, "settled", launch->restart_settled_ms);
+	json_set(arena, json, "restart", restart);
+	json_set_text(arena, json, "container", launch->container);
+	json_set_text(arena, json, "onDaemonExit", launch->keep ? "keep" : "stop");
+	for (size_t i = 0; i < launch->watch_count; i++) {
+		const struct watch_config *watch = &launch->watches[i];
+		struct json *item = json_object(arena);
+
+		json_set_text(arena, item, "name", watch->name);
+		if (watch->argv)
+			json_set(arena, item, "command", words_json(watch->argv, arena));
+		json_set_text(arena, item, "device", watch->device);
+		json_set_number(arena, item, "limit", watch->limit);
+		json_set_boolean(arena, item, "grow", watch->grow);
+		json_set_number(arena, item, "samples", watch->samples);
+		set_duration(arena, item, "every", watch->every_ms);
+		set_duration(arena, item, "within", watch->within_ms);
+		json_add(arena, watchdog, item);
+	}
+	json_set(arena, json, "watchdog", watchdog);
+	return json;
+}
+
 static struct json *runtime_json(const struct runtime_config *runtime, struct arena *arena)
 {
 	struct json *json = json_object(arena), *timeouts = json_object(arena), *retry = json_object(arena);
@@ -1238,6 +1723,8 @@ static struct json *runtime_json(const struct runtime_config *runtime, struct ar
 	set_duration(arena, retry, "cap", runtime->retry_cap_ms);
 	json_set(arena, json, "retry", retry);
 	json_set_boolean(arena, json, "hasApiKey", runtime->api_key != NULL);
+	if (runtime->launch)
+		json_set(arena, json, "launch", launch_json(runtime->launch, arena));
 	return json;
 }
 

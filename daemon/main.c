@@ -220,6 +220,11 @@ int main(int count, char **arguments)
 	}
 	daemon->drain_ms = options.drain_ms;
 
+	if (start_launchers(daemon, &error) != 0) {
+		fprintf(stderr, "reprised: %s\n", error.message);
+		config_close(&daemon->config);
+		return 1;
+	}
 	if (start_journal(daemon, &error) != 0 || /* the lock is held from here on */
 	    start_simulators(daemon, &error) != 0 || /* before anybody needs their addresses */
 	    start_engine(daemon, &error) != 0 || /* built-in definitions, activities, open runs */

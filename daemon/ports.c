@@ -217,12 +217,13 @@ static void load_content(void *arg, struct content_load *load)
 	begin_read(arg, load, load_content_work, on_content_loaded);
 }
 
-/* The record's entry; tried again while the journal's queue or disk is full, since the attempt that needs it waits anyway. */
+/* An entry that the activities want in the journal; tried again while the journal's queue or disk is full. */
 struct note_append {
 	struct store_append append;
 	struct entry entry;
 	struct arena arena;
-	struct configuration_note *note;
+	struct configuration_note *configuration; /* one of the two */
+	struct runtime_note *runtime;
 	struct ports *ports;
 	uv_timer_t timer;
 };
@@ -230,11 +231,19 @@ struct note_append {
 static void on_note_closed(uv_handle_t *handle)
 {
 	struct note_append *own = handle->data;
-	struct configuration_note *note = own->note;
+	struct configuration_note *configuration = own->configuration;
+	struct runtime_note *runtime = own->runtime;
 
+	if (configuration)
+		configuration->error = own->append.error;
+	else
+		runtime->error = own->append.error;
 	arena_close(&own->arena);
 	free(own);
-	note->on_done(note);
+	if (configuration)
+		configuration->on_done(configuration);
+	else
+		runtime->on_done(runtime);
 }
 
 static void on_note_due(uv_timer_t *timer);
@@ -247,7 +256,6 @@ static void on_noted(struct store_append *append)
 		uv_timer_start(&own->timer, on_note_due, ENGINE_RETRY_APPEND_MS, 0);
 		return;
 	}
-	own->note->error = append->error;
 	uv_close((uv_handle_t *)&own->timer, on_note_closed);
 }
 
@@ -263,21 +271,40 @@ static void on_note_due(uv_timer_t *timer)
 	append_note(timer->data);
 }
 
-static void note_configuration(void *arg, struct configuration_note *note)
+static struct note_append *make_note(struct ports *ports, enum entry_kind kind)
 {
-	struct ports *ports = arg;
 	struct note_append *own = memory_zero(sizeof *own);
 
-	own->note = note;
 	own->ports = ports;
 	arena_init(&own->arena);
 	CHECK(uv_timer_init(&ports->daemon->loop, &own->timer) == 0);
 	own->timer.data = own;
-	own->entry = (struct entry){.kind = ENTRY_CONFIG_LOADED, .data = json_object(&own->arena), .time_ms = clock_wall_ms()};
+	own->entry = (struct entry){.kind = kind, .data = json_object(&own->arena), .time_ms = clock_wall_ms()};
+	return own;
+}
+
+static void note_configuration(void *arg, struct configuration_note *note)
+{
+	struct note_append *own = make_note(arg, ENTRY_CONFIG_LOADED);
+
+	own->configuration = note;
 	json_set_text(&own->arena, own->entry.data, "runtime", note->runtime);
 	/* The configuration's identity is the digest of its values; the record, with how each is known, is content beside it. */
 	entry_add_value(&own->arena, &own->entry, "record", arena_bytes(&own->arena, note->record));
 	json_set_digest(&own->arena, own->entry.data, "configuration", &note->digest);
+	append_note(own);
+}
+
+static void note_runtime(void *arg, struct runtime_note *note)
+{
+	enum entry_kind kind;
+	CHECK(entry_kind_parse(note->kind, &kind));
+	struct note_append *own = make_note(arg, kind);
+
+	own->runtime = note;
+	own->entry.data = json_copy(&own->arena, note->data);
+	if (json_count(note->value) > 0)
+		entry_add_value(&own->arena, &own->entry, "detail", json_print_arena(note->value, &own->arena));
 	append_note(own);
 }
 
@@ -470,7 +497,7 @@ struct engine_ports ports_for_engine(struct ports *ports)
 struct activity_ports ports_for_activities(struct ports *ports)
 {
 	return (struct activity_ports){
-		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .load_content = load_content, .note_configuration = note_configuration,
+		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .load_content = load_content, .note_configuration = note_configuration, .note_runtime = note_runtime,
 		.on_text = port_on_text, .on_answer = port_on_answer,
 	};
 }

@@ -1,11 +1,14 @@
 /* See start.h. Steps that need the journal's threads run the loop until their answer is there: nobody is served yet. */
 #include "daemon/start.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "activities/launcher.h"
 #include "daemon/last_words.h"
 #include "daemon/program.h"
 #include "workflow/base/check.h"
@@ -19,6 +22,36 @@ static void on_broken(void *arg, const struct error *error)
 	log_error(LOG_STORE, "the journal cannot be written any more, stopping: %s", error->message);
 	notify_supervisor("STATUS=the journal cannot be written");
 	_exit(1);
+}
+
+int start_launchers(struct daemon *daemon, struct error *error)
+{
+	char program[PATH_MAX];
+
+	for (size_t i = 0; i < daemon->config.runtime_count; i++) {
+		struct runtime_config *runtime = &daemon->config.runtimes[i];
+		if (!runtime->launch)
+			continue;
+		if (!program_find("reprise-launcher", "../activities/reprise-launcher", program))
+			return error_set(error, ERR_NOT_FOUND, "runtime %s has launch, but the program reprise-launcher is neither beside reprised nor in PATH", runtime->name);
+		if (launcher_spawn(program, &runtime->launcher, error) != 0)
+			return error->code;
+	}
+	return 0;
+}
+
+/* For the logs of what is launched; owner's alone, as all that the daemon makes (umask). */
+static int make_spool(const struct daemon *daemon, char path[PATH_MAX], struct error *error)
+{
+	static const char *const levels[] = {"spool", "spool/runtimes"};
+
+	for (size_t i = 0; i < COUNT_OF(levels); i++) {
+		if (snprintf(path, PATH_MAX, "%s/%s", daemon->config.data_dir, levels[i]) >= PATH_MAX)
+			return error_set(error, ERR_TOO_LARGE, "the data folder's path is too long");
+		if (mkdir(path, 0700) != 0 && errno != EEXIST)
+			return error_set(error, ERR_IO, "folder %s: %s", path, strerror(errno));
+	}
+	return 0;
 }
 
 int start_journal(struct daemon *daemon, struct error *error)
@@ -248,13 +281,17 @@ int start_engine(struct daemon *daemon, struct error *error)
 		.http_allow_count = daemon->config.http_allow_count, .secrets = daemon->config.secrets, .secret_count = daemon->config.secret_count, .daemon_version = REPRISE_VERSION,
 	};
 	struct activity_ports activity_ports = ports_for_activities(&daemon->ports);
+	char spool[PATH_MAX];
 	struct engine_ports engine_ports = ports_for_engine(&daemon->ports);
 	struct first_look *first = memory_zero(sizeof *first);
 
 	arena_init(&first->gates_arena);
 	last_words_open(daemon->config.data_dir);
+	for (size_t i = 0; i < daemon->config.runtime_count && !activities.spool; i++)
+		if (daemon->config.runtimes[i].launch)
+			activities.spool = spool;
 	load_built_in(first);
-	if (count_open_runs(daemon, error) != 0 || look(daemon, first, error) != 0 || record_start(daemon, first, error) != 0 ||
+	if ((activities.spool && make_spool(daemon, spool, error) != 0) || count_open_runs(daemon, error) != 0 || look(daemon, first, error) != 0 || record_start(daemon, first, error) != 0 ||
 	    activities_open(&daemon->activities, &daemon->loop, &activities, &activity_ports, error) != 0)
 		goto end;
 	for (size_t i = first->gate_count; i > 0; i--) /* oldest first */

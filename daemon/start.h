@@ -3,6 +3,8 @@
 
 #include "daemon/daemon.h"
 
+/* reprise-launcher for each runtime with `launch`: first of all, so that it knows nothing that the daemon learns later. */
+int start_launchers(struct daemon *daemon, struct error *error);
 int start_journal(struct daemon *daemon, struct error *error);
 int start_simulators(struct daemon *daemon, struct error *error);
 int start_engine(struct daemon *daemon, struct error *error);

@@ -521,6 +521,10 @@ static int decide_fate(struct connection *connection, const struct entry *entry,
 	case ENTRY_EVENTS_FORGOTTEN:
 	case ENTRY_RUNS_PURGED:
 	case ENTRY_JOURNAL_PRUNED:
+	case ENTRY_RUNTIME_STARTED:
+	case ENTRY_RUNTIME_READY:
+	case ENTRY_RUNTIME_REFUSED:
+	case ENTRY_RUNTIME_STOPPED:
 		*fate = FATE_DROP_WITH_VALUES;
 		return 0;
 	case ENTRY_EVENT_RECEIVED:

@@ -69,6 +69,11 @@
  * runs.purged         runs [runId], facts (kept, or not), keptMs? (retention: so long after their end), reason?    value: the operator's reason
  * content.erased      content, reason?                   every copy of this value is gone, its digest stays; value: the reason
  * journal.pruned      tiles, entries, kept, entriesMs    retention took entries of so many tiles (of the tiles: list of numbers)
+ * runtime.started     runtime, instance, launch (digest of argv, variables, folder and files), executable, tries, adopted   value: detail, what was launched
+ * runtime.ready       runtime, instance, afterMs, configuration?, adopted?
+ * runtime.refused     runtime, instance?, class, status, signal, tries      value: detail, the line of its log that tells the cause, and its last lines
+ * runtime.stopped     runtime, instance, why, status, signal, left (processes that SIGKILL has not ended)   value: detail, the operator's reason, its last lines,
+ *                     the watchdog's samples. instance: pid and start in the kernel's ticks
  *
  * A task that is pure (set, a private pure function) is one entry: task.completed. "record" is the attempt's record:
  * stages in microseconds, usage, finish reason, model, configuration digest (activity.h says what is in it). */
@@ -118,7 +123,11 @@
 	X(ENTRY_SINK_ADVANCED, "sink.advanced", 0)          \
 	X(ENTRY_RUNS_PURGED, "runs.purged", 0)              \
 	X(ENTRY_CONTENT_ERASED, "content.erased", 0)        \
-	X(ENTRY_JOURNAL_PRUNED, "journal.pruned", 0)
+	X(ENTRY_JOURNAL_PRUNED, "journal.pruned", 0)        \
+	X(ENTRY_RUNTIME_STARTED, "runtime.started", 0)      \
+	X(ENTRY_RUNTIME_READY, "runtime.ready", 0)          \
+	X(ENTRY_RUNTIME_REFUSED, "runtime.refused", 0)      \
+	X(ENTRY_RUNTIME_STOPPED, "runtime.stopped", 0)
 
 enum entry_kind {
 #define X(kind, text, run) kind,

@@ -1647,6 +1647,10 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	case ENTRY_RUNS_PURGED:
 	case ENTRY_CONTENT_ERASED:
 	case ENTRY_JOURNAL_PRUNED:
+	case ENTRY_RUNTIME_STARTED:
+	case ENTRY_RUNTIME_READY:
+	case ENTRY_RUNTIME_REFUSED:
+	case ENTRY_RUNTIME_STOPPED:
 	case ENTRY_KIND_COUNT:
 		rc = corrupt(state, entry, "no such entry belongs to a run", error);
 		break;

@@ -901,9 +901,18 @@ await test('definitions and runtimes are added, listed, shown and probed', async
 	await expects(2, ['definition', 'show', 'hello']);
 	serve(seen => seen.method === 'POST' ? [200, { name: 'r', reachable: false }] : [200, { runtimes: [{ name: 'r', kind: 'openai', url: 'http://x', model: 'm', status: 'ready', inFlight: 1, waiting: 0, concurrency: 4, simulated: true }] }]);
 	check(/r +openai \(simulated\) +ready +1 of 4 +0 +m +http:\/\/x/.test((await expects(0, ['runtime', 'list'])).out), 'list');
-	await expects(0, ['runtime', 'show', 'r']);
-	await expects(4, ['runtime', 'show', 'none']);
 	await expects(1, ['runtime', 'probe', 'r']);
+	const launched = { name: 'r', kind: 'openai', url: 'http://x', status: 'unknown', inFlight: 0, waiting: 2, concurrency: 1, launch: { state: 'refused', since: '2026-11-29T10:00:00.000Z', starts: 1, restarts: 0,
+		refusal: { class: 'no-kernel', line: 'no kernel image', advice: 'another build' }, log: ['first', 'no kernel image'] } };
+	serve(seen => seen.path.startsWith('/v1/runtimes/none') ? [404, { type: 'x', title: 'not-found', status: 404, detail: 'no runtime none' }] : [200, launched]);
+	const shown = (await expects(0, ['runtime', 'show', 'r'])).out;
+	check(/state +refused/.test(shown) && /cause +no kernel image/.test(shown) && /what helps +another build/.test(shown) && shown.endsWith('log\n  first\n  no kernel image\n'), shown);
+	await expects(4, ['runtime', 'show', 'none']);
+	check((await expects(1, ['runtime', 'start', 'r', '--wait'])).errors.includes('runtime r is refused'), 'a start that is refused');
+	equal((await expects(0, ['runtime', 'stop', 'r', '--reason', 'a driver'])).out, 'refused\n', 'stop');
+	equal([asked.at(-1).method, asked.at(-1).path, JSON.parse(asked.at(-1).body)], ['POST', '/v1/runtimes/r/stop', { reason: 'a driver' }], 'what is asked');
+	serve(() => [200, { ...launched, launch: { ...launched.launch, state: 'starting' } }]);
+	await expects(7, ['runtime', 'reload', 'r', '--yes', '--wait', '--timeout', '300ms']);
 });
 
 await test('version tells both sides, and does not need the daemon', async () => {

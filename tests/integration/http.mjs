@@ -166,7 +166,7 @@ await test('the description of the API lists every route that answers', async ()
 		['/v1/runs/{id}/replay', 'post'], ['/v1/runs/count', 'get'], ['/v1/definitions', 'get post'], ['/v1/definitions/{namespace}/{name}/{version}', 'get'],
 		['/v1/definitions/{namespace}/{name}', 'get'], ['/v1/documents', 'post'], ['/v1/documents/{digest}', 'get'], ['/v1/facts', 'get'], ['/v1/facts/{id}', 'get'],
 		['/v1/facts/{id}/attestation', 'get'], ['/v1/facts/{id}/entry', 'get'], ['/v1/events', 'get'], ['/v1/provenance/{digest}', 'get'], ['/v1/runtimes', 'get'],
-		['/v1/runtimes/{name}/probe', 'post'], ['/v1/keys', 'get'], ['/v1/log/checkpoint', 'get post'], ['/v1/log/checkpoints', 'get'], ['/v1/log/entries', 'get'],
+		['/v1/runtimes/{name}', 'get'], ['/v1/runtimes/{name}/start', 'post'], ['/v1/runtimes/{name}/stop', 'post'], ['/v1/runtimes/{name}/reload', 'post'], ['/v1/runtimes/{name}/probe', 'post'], ['/v1/keys', 'get'], ['/v1/log/checkpoint', 'get post'], ['/v1/log/checkpoints', 'get'], ['/v1/log/entries', 'get'],
 		['/v1/log/tile/{path}', 'get'], ['/v1/journal/stats', 'get'], ['/v1/config', 'get'], ['/v1/version', 'get'], ['/metrics', 'get'], ['/healthz', 'get'], ['/readyz', 'get'],
 		['/openapi.json', 'get']])
 		for (const method of methods.split(' '))

@@ -1,0 +1,52 @@
+/* What the operator wrote of a runtime that the daemon is to start (`launch:`). Borrowed texts live as long as the daemon. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	LAUNCH_WATCHES_MAX = 16, /* probes of one runtime's watchdog */
+	LAUNCH_GRACE_MS_MAX = 10 * 60 * 1000,
+	LAUNCH_WITHIN_MS_MAX = 24 * 60 * 60 * 1000,
+	LAUNCH_ATTEMPTS_MAX = 1000,
+};
+
+enum watch_kind {
+	WATCH_COMMAND, /* prints a number, or lines of CSV whose last fields are added up */
+	WATCH_NVIDIA, /* bytes in use on a device, as NVML tells */
+	WATCH_AMD_VRAM, /* bytes in use on a card, as the kernel tells */
+	WATCH_AMD_GTT, /* … of the host's memory, used by the card: what has spilled */
+	WATCH_PROCESS, /* resident bytes of the runtime and all that came of it */
+	WATCH_CGROUP, /* bytes of the control group that the runtime is in */
+};
+
+struct watch_config {
+	const char *name; /* as written; for entries and the log */
+	enum watch_kind kind;
+	const char **argv; /* WATCH_COMMAND; ends with NULL */
+	const char *device; /* WATCH_NVIDIA: UUID or number; AMD: "card0"; NULL: the first one */
+	double unit; /* what a command prints is so many bytes; 1: bytes, or whatever it counts */
+	double limit; /* bytes, or that */
+	bool grow; /* the limit is for what came on top of the baseline, which is taken before the runtime is started */
+	unsigned samples; /* so many in a row above the limit trip it */
+	int64_t every_ms;
+	int64_t within_ms; /* a sample that takes longer has failed */
+};
+
+struct launch_config {
+	const char **argv; /* ends with NULL; argv[0] is an absolute path, or looked for along PATH of `env` */
+	const char **env; /* "NAME=value", all that it gets; ends with NULL */
+	const char **inherited; /* names of those in `env` that are the daemon's own variables; ends with NULL */
+	const char *folder; /* NULL: "/" */
+	const char *ready_path;
+	int64_t ready_ms; /* within which it has to answer there with 200 */
+	int64_t grace_ms; /* from SIGTERM to SIGKILL */
+	unsigned restart_attempts; /* starts anew in a row; 0: none */
+	int64_t restart_floor_ms, restart_cap_ms; /* before the first of them, doubled each time, up to cap */
+	int64_t restart_settled_ms; /* ready for so long: the count begins anew */
+	const char *container; /* NULL, or its name: argv[0] is the engine, which is asked to stop it */
+	bool keep; /* it goes on when the daemon ends */
+	const struct watch_config *watches;
+	size_t watch_count;
+};

@@ -1,0 +1,375 @@
+// Runtimes that the daemon launches: started, known to be ready, refused with the cause, started anew, stopped whatever they do, watched.
+import { chmodSync, copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import { join } from 'node:path';
+import { check, Daemon, definition, equal, finish, folder, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
+
+const script = join(root, 'tests/support/runtime.mjs');
+const freePort = () => new Promise(done => { const server = net.createServer().listen(0, '127.0.0.1', () => { const { port } = server.address(); server.close(() => done(port)); }); });
+const alive = pid => { try { return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8')); } catch { return false; } };
+const lines = path => existsSync(path) ? readFileSync(path, 'utf8').trim().split('\n') : [];
+
+// A runtime of its own in a folder of its own.
+class Launched {
+	static async make(how = {}, launch = {}, more = {}) {
+		const own = new Launched();
+		own.folder = folder('runtime');
+		own.port = await freePort();
+		own.program = join(own.folder, 'runtime.mjs');
+		copyFileSync(script, own.program);
+		chmodSync(own.program, 0o755);
+		own.how(how);
+		own.configuration = { kind: 'openai', url: `http://127.0.0.1:${own.port}`, model: 'm', retry: { attempts: 3, floor: '20ms', cap: '50ms' }, ...more,
+			launch: { argv: [own.program, String(own.port), own.folder], inherit: ['PATH'], ready: { path: '/health', within: '20s' }, stop: { grace: '1s' },
+				restart: { attempts: 2, floor: '100ms', cap: '400ms' }, ...launch } };
+		return own;
+	}
+	how(how) { writeFileSync(join(this.folder, 'how.json'), JSON.stringify(how)); }
+	get starts() { return lines(join(this.folder, 'starts')).map(line => line.split(' ').map(Number)); }
+	get child() { return Number(readFileSync(join(this.folder, 'child'), 'utf8')); }
+}
+const state = async (daemon, name = 'r') => (await daemon.get(`/v1/runtimes/${name}`)).launch;
+const becomes = (daemon, wanted, name = 'r') => until(`${name} is ${wanted}`, async () => { const now = await state(daemon, name); return now.state === wanted && now; }, 30_000);
+async function daemonOf(name, runtimes, options) {
+	const daemon = new Daemon(name, { runtimes: Object.fromEntries(Object.entries(runtimes).map(([key, value]) => [key, value.configuration ?? value])) }, options);
+	await daemon.start();
+	return daemon;
+}
+const asking = (runtime = 'r') => definition('ask', [{ ask: { call: 'inference', with: { runtime, prompt: 'hello' } } }]);
+const submit = (daemon, id, runtime) => daemon.post('/v1/runs', { id, definition: asking(runtime) }, 201);
+// Entries about runtimes, with what kind each is.
+const noted = async daemon => (await daemon.journal()).map(text => JSON.parse(text)).filter(entry => entry.kind.startsWith('runtime.'));
+
+await test('a runtime is started, known to be ready, asked, and stopped with the daemon; each is an entry', async () => {
+	const r = await Launched.make({ readyAfterMs: 600 }, { env: { COLOUR: 'blue', MY_TOKEN: 'x' }, workingFolder: '/tmp' });
+	const daemon = await daemonOf('launched', { r }, { env: { DAEMON_ONLY: 'secret' } });
+	await submit(daemon, 'early'); // waits in the queue: nothing is tried before it is ready
+	check(['starting', 'ready'].includes((await state(daemon)).state), 'it starts with the daemon');
+	const run = await daemon.ended('early');
+	equal(run.status, 'completed', `run (${JSON.stringify(run.error)})`);
+	equal(run.tasks[0].attempts, 1, 'attempts');
+	check(run.overhead.queuedMs > 200, `waiting for the start is queued time: ${run.overhead.queuedMs}`);
+	const ready = await becomes(daemon, 'ready');
+	equal(r.starts.map(start => start[0]), [ready.pid], 'the process');
+	const { env, cwd } = JSON.parse(readFileSync(join(r.folder, 'env'), 'utf8'));
+	equal(Object.keys(env).sort(), ['COLOUR', 'MY_TOKEN', 'PATH'], 'variables');
+	equal(cwd, '/tmp', 'working folder');
+	const found = (await daemon.get('/v1/runtimes')).runtimes[0], record = (await daemon.get(`/v1/provenance/${found.configuration}`)).record;
+	equal(record.C.argv, { basis: 'launched', source: 'launch.argv', value: r.configuration.launch.argv }, 'argv of the record');
+	equal(record.C.env.value, { COLOUR: 'blue', MY_TOKEN: '(set)', PATH: '(inherited)' }, 'variables of the record');
+	equal([record.A.binary_sha256.value, record.A.binary_sha256.basis], [sha256(readFileSync(r.program)), 'measured'], 'the script that was started');
+	equal(record.A.interpreter_sha256.value, sha256(readFileSync(process.execPath)), 'its interpreter');
+	await daemon.stop();
+	check(!alive(ready.pid), 'the runtime ends with the daemon');
+	await daemon.start();
+	const kinds = (await noted(daemon)).map(entry => entry.kind);
+	equal(kinds.slice(0, 3), ['runtime.started', 'runtime.ready', 'runtime.stopped'], 'entries');
+	equal((await noted(daemon))[2].data.why, 'daemon-stopping', 'why it was stopped');
+	await becomes(daemon, 'ready');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+const WRAPPER = '(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}';
+for (const [refusal, line, failure] of [
+	['batch-invariance-attention', "ValueError: Selected backend AttentionBackendEnum.FLASHINFER is not valid for this configuration. Reason: ['batch invariance not supported']", 'refused'],
+	['batch-invariance-moe', "ValueError: NvFp4 MoE backend 'MARLIN' does not support the deployment configuration since kernel does not support batch invariance.", 'refused'],
+	['batch-invariance-recurrent', 'RuntimeError: VLLM batch_invariant mode is not supported for MAMBA2_ATTN.', 'refused'],
+	['too-little-kv-memory', 'ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.', 'refused'],
+	['bad-arguments', 'vllm: error: unrecognized arguments: --no-such', 'configuration'],
+])
+	await test(`a refused start (${refusal}) ends what waits for it, with the cause from above the wrapper`, async () => {
+		const r = await Launched.make({ readyAfterMs: 300, refuse: [`(EngineCore pid=77) ${line}`, ...Array(250).fill('(APIServer pid=1)   File "x.py"'), WRAPPER] });
+		const daemon = await daemonOf('refused', { r });
+		await submit(daemon, 'waits');
+		const run = await daemon.ended('waits'), refused = await becomes(daemon, 'refused');
+		equal([run.status, run.error.class ?? run.tasks[0].error?.class], ['faulted', failure], `run (${JSON.stringify(run.error)})`);
+		check(run.error.detail.includes(line.slice(0, 100)), `the error tells the cause: ${run.error.detail}`);
+		equal([refused.refusal.class, refused.refusal.line, refused.restarts], [refusal, line, 0], 'refusal');
+		equal(r.starts.length, 1, 'what cannot pass is not tried again');
+		await submit(daemon, 'later');
+		equal((await daemon.ended('later')).status, 'faulted', 'a later run');
+		const entry = (await noted(daemon)).at(-1);
+		equal([entry.kind, entry.data.class, entry.data.status], ['runtime.refused', refusal, 1], 'entry');
+		match(daemon.cli('runtime', 'show', 'r').stdout, new RegExp(`refused for\\s+${refusal}`), 'runtime show');
+		equal(daemon.cli('runtime', 'start', 'r', '--wait').code, 1, 'a start that is refused');
+		r.how({});
+		equal(daemon.cli('runtime', 'start', 'r', '--wait', '--timeout', '20s').code, 0, 'a start when the cause is gone');
+		await submit(daemon, 'again');
+		equal((await daemon.ended('again')).status, 'completed', 'a run after that');
+		await daemon.stop();
+	});
+
+await test('a refusal that may pass is tried again, with growing pauses, up to the limit; the run waits until then', async () => {
+	const r = await Launched.make({ refuse: ['torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB'] });
+	const daemon = await daemonOf('passing', { r });
+	await submit(daemon, 'waits');
+	const run = await daemon.ended('waits');
+	equal([run.status, r.starts.length], ['faulted', 3], 'after two further starts');
+	const [first, second, third] = r.starts.map(start => start[1]);
+	check(second - first >= 100 && third - second >= 200, `pauses of ${second - first} and ${third - second} ms`);
+	equal((await state(daemon)).refusal.class, 'out-of-memory', 'class');
+	await daemon.stop();
+});
+
+await test('what cannot be started at all is refused as a mistake of the configuration', async () => {
+	const gone = await Launched.make({}, { argv: ['/no/such/program'] }), nowhere = await Launched.make({}, { workingFolder: '/no/such/folder' });
+	const plain = await Launched.make({});
+	const text = join(plain.folder, 'text');
+	writeFileSync(text, 'no program\n', { mode: 0o755 });
+	plain.configuration.launch.argv = [text];
+	const daemon = await daemonOf('not-started', { gone, nowhere, plain });
+	match((await becomes(daemon, 'refused', 'gone')).detail, /not-started: program \/no\/such\/program: No such file/, 'no program');
+	match((await becomes(daemon, 'refused', 'nowhere')).detail, /launch.workingFolder: No such file/, 'no folder');
+	match((await becomes(daemon, 'refused', 'plain')).detail, /Exec format error/, 'no program inside');
+	await submit(daemon, 'one', 'gone');
+	const run = await daemon.ended('one');
+	equal(run.status, 'faulted', 'run');
+	match(JSON.stringify(await daemon.events('one')), /"class":"configuration"/, 'class');
+	await daemon.stop();
+});
+
+await test('a runtime that crashes is started anew; the attempt in flight is tried again, and too many crashes in a row end that', async () => {
+	const r = await Launched.make({ dieAfter: 1 }, { restart: { attempts: 2, floor: '300ms', cap: '1s' } });
+	const daemon = await daemonOf('crashes', { r });
+	await becomes(daemon, 'ready');
+	await submit(daemon, 'in-flight');
+	await until('it crashed', async () => (await state(daemon)).state === 'restarting');
+	r.how({});
+	const run = await daemon.ended('in-flight');
+	equal([run.status, run.tasks[0].attempts], ['completed', 2], `run (${JSON.stringify(run.error)})`);
+	const stopped = (await noted(daemon)).find(entry => entry.kind === 'runtime.stopped');
+	equal([stopped.data.why, stopped.data.status], ['crashed', 7], 'entry');
+	for (let i = 0; i < 2; i++) {
+		const { pid } = await becomes(daemon, 'ready');
+		process.kill(pid, 'SIGKILL');
+		await until('it is noticed', async () => (await state(daemon)).pid !== pid);
+	}
+	match((await becomes(daemon, 'failed')).detail, /signal 9.*after 2 further starts, launch\.restart\.attempts/, 'detail');
+	await submit(daemon, 'late');
+	equal((await daemon.ended('late')).status, 'faulted', 'a run after that');
+	await daemon.stop();
+});
+
+await test('stop is graceful first, and final whatever the runtime does: SIGTERM ignored, a child that outlives it in a session of its own', async () => {
+	const r = await Launched.make({ ignoreTerm: true, child: true, answerMs: 10_000 });
+	const daemon = await daemonOf('stubborn', { r });
+	const { pid } = await becomes(daemon, 'ready'), child = r.child;
+	await submit(daemon, 'in-flight');
+	await until('it is in flight', async () => (await daemon.get('/v1/runtimes')).runtimes[0].inFlight === 1);
+	const began = performance.now(), answer = daemon.cli('runtime', 'stop', 'r', '--yes', '--wait', '--reason', 'a new driver');
+	equal([answer.code, answer.stdout.trim()], [0, 'stopped'], `stop (${answer.stderr})`);
+	check(performance.now() - began >= 900, 'it had its grace');
+	check(!alive(pid) && !alive(child), 'neither it nor its child is there');
+	const stopped = (await noted(daemon)).at(-1);
+	equal([stopped.kind, stopped.data.why, stopped.data.signal, stopped.data.left], ['runtime.stopped', 'asked', 9, 0], 'entry');
+	await until('the attempt waits', async () => (await daemon.get('/v1/runtimes')).runtimes[0].waiting === 1);
+	await pause(300);
+	equal((await daemon.run('in-flight')).status, 'running', 'it waits for the operator');
+	r.how({});
+	equal(daemon.cli('runtime', 'start', 'r', '--wait').code, 0, 'start');
+	const run = await daemon.ended('in-flight');
+	equal([run.status, run.tasks[0].attempts], ['completed', 2], `run (${JSON.stringify(run.error)})`);
+	await daemon.stop();
+});
+
+await test('reload is a new process of the same configuration; a replaced executable gives another one', async () => {
+	const r = await Launched.make({});
+	const daemon = await daemonOf('reload', { r });
+	const first = await becomes(daemon, 'ready'), configuration = async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration, before = await configuration();
+	equal(daemon.cli('runtime', 'reload', 'r', '--yes', '--wait').code, 0, 'reload');
+	const second = await state(daemon);
+	check(second.instance !== first.instance && !alive(first.pid), 'another process');
+	equal(await configuration(), before, 'the same configuration');
+	writeFileSync(r.program, `${readFileSync(r.program, 'utf8')}// another one\n`);
+	equal(daemon.cli('runtime', 'reload', 'r', '--yes', '--wait').code, 0, 'reload');
+	check(await configuration() !== before, 'another executable, another configuration');
+	const diff = (await daemon.get(`/v1/provenance/${await configuration()}`)).record;
+	equal(diff.A.binary_sha256.value, sha256(readFileSync(r.program)), 'digest');
+	await daemon.stop();
+});
+
+await test('a daemon that is killed leaves nothing behind, and the next one starts the runtime anew', async () => {
+	const r = await Launched.make({ ignoreTerm: true, child: true });
+	const daemon = await daemonOf('killed', { r });
+	const { pid } = await becomes(daemon, 'ready'), child = r.child;
+	await daemon.kill();
+	await daemon.start(); // at once: the launcher of the first one is still at it
+	const again = await becomes(daemon, 'ready');
+	check(again.pid !== pid && !alive(pid) && !alive(child), 'another process, and nothing of the first one');
+	await daemon.kill();
+	await until('nothing is left', () => !alive(again.pid) && !alive(r.child), 10_000);
+	await daemon.start();
+	await becomes(daemon, 'ready');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
+await test('onDaemonExit: keep: it goes on, is adopted by the next daemon, and stopped by it; of another configuration it is ended first', async () => {
+	const r = await Launched.make({}, { onDaemonExit: 'keep' });
+	const daemon = await daemonOf('kept', { r });
+	const { pid } = await becomes(daemon, 'ready');
+	await daemon.kill();
+	await daemon.start();
+	const adopted = await becomes(daemon, 'ready');
+	equal([adopted.pid, adopted.adopted], [pid, true], 'adopted after a kill');
+	await daemon.stop();
+	check(alive(pid), 'it goes on');
+	await daemon.start();
+	equal((await becomes(daemon, 'ready')).pid, pid, 'adopted after a stop');
+	await submit(daemon, 'one');
+	equal((await daemon.ended('one')).output.text, `answer of ${pid}`, 'it answers');
+	await daemon.stop();
+	r.configuration.launch.env = { COLOUR: 'red' };
+	daemon.configure({ runtimes: { r: r.configuration } });
+	await daemon.start();
+	const other = await becomes(daemon, 'ready');
+	check(other.pid !== pid && !other.adopted && !alive(pid), 'another configuration: another process');
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	check(!alive(other.pid), 'stopped');
+	await daemon.stop();
+});
+
+await test('a launcher that is killed takes the runtime with it; the daemon says what to do', async () => {
+	const r = await Launched.make({});
+	const daemon = await daemonOf('no-launcher', { r });
+	const { pid } = await becomes(daemon, 'ready'), launcher = Number(readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')[1]);
+	process.kill(launcher, 'SIGKILL');
+	await until('it is gone', () => !alive(pid));
+	match((await becomes(daemon, 'refused')).detail, /reprise-launcher is gone; start the daemon anew/, 'detail');
+	await daemon.stop();
+});
+
+await test('a server that the daemon has not started is not taken for the runtime', async () => {
+	const r = await Launched.make({});
+	const foreign = net.createServer(socket => socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n')).listen(r.port, '127.0.0.1');
+	const daemon = await daemonOf('foreign', { r });
+	match((await until('refused', async () => { const now = await state(daemon); return now.detail && now; })).detail, /address-in-use: a foreign server answers/, 'detail');
+	equal(r.starts.length, 0, 'nothing was started');
+	foreign.close();
+	await becomes(daemon, 'ready'); // tried again, since it may pass
+	await daemon.stop();
+});
+
+await test('a runtime that does not become ready in time is ended and refused', async () => {
+	const r = await Launched.make({ readyAfterMs: 60_000 }, { ready: { path: '/health', within: '700ms' }, restart: { attempts: 0 } });
+	const daemon = await daemonOf('never-ready', { r });
+	match((await becomes(daemon, 'refused')).detail, /not-ready: not ready within 700 ms \(launch\.ready\.within\).*status 503/, 'detail');
+	check(!alive(r.starts[0][0]), 'it is gone');
+	await daemon.stop();
+});
+
+await test('orders in any moment of a start end in a state that is at rest, with one process or none', async () => {
+	const r = await Launched.make({ readyAfterMs: 150 });
+	const daemon = await daemonOf('orders', { r });
+	for (let i = 0; i < 24; i++) {
+		await daemon.post(`/v1/runtimes/r/${['stop', 'start', 'reload', 'start', 'stop', 'reload'][i % 6]}`, {}, 200);
+		await pause((i * 37) % 260);
+	}
+	await daemon.post('/v1/runtimes/r/start', {}, 200);
+	const { pid } = await becomes(daemon, 'ready');
+	equal(r.starts.map(start => start[0]).filter(alive), [pid], 'processes');
+	await daemon.post('/v1/runtimes/r/stop', {}, 200);
+	await becomes(daemon, 'stopped');
+	equal(r.starts.map(start => start[0]).filter(alive), [], 'processes');
+	problem(await daemon.ask('POST', '/v1/runtimes/none/start', {}), 404, /no runtime 'none'/);
+	await daemon.stop();
+});
+
+const watched = (r, watchdog) => { r.configuration.launch.watchdog = watchdog; return r; };
+const meter = r => ({ command: ['cat', join(r.folder, 'memory')] });
+const show = (r, value) => writeFileSync(join(r.folder, 'memory'), `${value}\n`);
+
+await test('the watchdog trips on an absolute value, after samples in a row, and not on a single one; attempts are out of memory', async () => {
+	const r = await Launched.make({ answerMs: 60_000 });
+	show(r, 100);
+	const daemon = await daemonOf('absolute', { r: watched(r, [{ probe: meter(r), limit: 1000, samples: 3, every: '60ms' }]) });
+	const { pid } = await becomes(daemon, 'ready');
+	await submit(daemon, 'in-flight');
+	await until('it is in flight', async () => (await daemon.get('/v1/runtimes')).runtimes[0].inFlight === 1);
+	for (let i = 0; i < 3; i++) { // for one sample, two at most, each time
+		show(r, 5000);
+		await pause(60);
+		show(r, 100);
+		await pause(250);
+	}
+	equal((await state(daemon)).pid, pid, 'single samples end nothing');
+	r.how({});
+	show(r, 5000);
+	await until('it has tripped', async () => (await daemon.metric('reprise_watchdog_trips_total')) === 1);
+	show(r, 100);
+	const run = await daemon.ended('in-flight');
+	equal([run.status, run.tasks[0].attempts], ['completed', 2], `run (${JSON.stringify(run.error)})`);
+	match(JSON.stringify((await daemon.events('in-flight')).filter(entry => entry.kind === 'attempt.failed')), /"class":"out-of-memory"/, 'class');
+	const stopped = (await noted(daemon)).find(entry => entry.kind === 'runtime.stopped');
+	equal(stopped.data.why, 'watchdog', 'entry');
+	check(!alive(pid), 'it is gone');
+	await daemon.stop();
+});
+
+await test('the watchdog trips on growth over what was in use before the start, not on what was there already', async () => {
+	const r = await Launched.make({});
+	show(r, 10_000);
+	const daemon = await daemonOf('growth', { r: watched(r, [{ name: 'spill', probe: meter(r), limit: 1000, grow: true, samples: 2, every: '60ms' }]) });
+	const ready = await becomes(daemon, 'ready');
+	show(r, 10_900);
+	await pause(500);
+	const watch = (await state(daemon)).watchdog[0];
+	equal([(await state(daemon)).pid, watch.baseline], [ready.pid, 10_000], 'below the limit');
+	check(watch.samples.length > 2, 'samples are kept');
+	show(r, 11_100);
+	await until('it has tripped', async () => (await state(daemon)).pid !== ready.pid);
+	match(daemon.child.errors, /watchdog probe spill: 2 samples in a row above 1000; now 1100 on top of 10000/, 'log');
+	show(r, 10_000);
+	await daemon.stop();
+});
+
+await test('a probe that fails, hangs or talks nonsense is an alarm and ends nothing; memory of the process is seen', async () => {
+	const r = await Launched.make({});
+	const daemon = await daemonOf('alarms', { r: watched(r, [
+		{ name: 'missing', probe: { command: ['no-such-program'] }, limit: 1, every: '50ms' }, { name: 'hangs', probe: { command: ['sleep', '1000'] }, limit: 1, every: '50ms', within: '100ms' },
+		{ name: 'nonsense', probe: { command: ['echo', 'well'] }, limit: 1, every: '50ms' }, { name: 'not-there', probe: { nvidia: 0 }, limit: 1, every: '50ms' },
+		{ name: 'seen', probe: { memory: 'process' }, limit: '100GiB', every: '50ms' } ]) });
+	const { pid } = await becomes(daemon, 'ready');
+	await until('samples', async () => (await state(daemon)).watchdog[4].samples.length > 3);
+	const now = await state(daemon), by = Object.fromEntries(now.watchdog.map(watch => [watch.probe, watch]));
+	equal(now.pid, pid, 'it goes on');
+	match(by.missing.alarm, /no-such-program cannot be run/, 'missing');
+	match(by.hangs.alarm, /no answer within 100 ms/, 'hangs');
+	match(by.nonsense.alarm, /printed no number/, 'nonsense');
+	check(by['not-there'].alarm || by['not-there'].samples.length > 0, 'a driver is there or not');
+	check(by.seen.samples.at(-1).value > 10e6 && !by.seen.alarm && by.seen.baseline === 0, `process memory ${JSON.stringify(by.seen.samples.at(-1))}`);
+	check(await daemon.metric('reprise_watchdog_alarms_total') >= 3, 'alarms are counted');
+	await daemon.stop();
+});
+
+await test('mistakes in launch are told with their place, and a secret never goes into one', async () => {
+	const daemon = new Daemon('mistakes');
+	for (const [launch, pattern] of [
+		[{}, /launch has no argv/], [{ argv: [] }, /must not be empty/], [{ argv: ['./x'] }, /whole path/], [{ argv: ['x'], env: { A: 1 } }, /expected a text/],
+		[{ argv: ['x'], inherit: ['REPRISE_TOKEN'] }, /the daemon's own/], [{ argv: ['x'], env: { K: 'k3y-k3y' } }, /holds the secret 'key'/], [{ argv: ['x'], inherit: ['HIDDEN'] }, /holds the secret 'key'/],
+		[{ argv: ['x', '--api-key=k3y-k3y'] }, /holds the secret 'key'/], [{ argv: ['x'], stop: { grace: '11m' } }, /over the limit/], [{ argv: ['x'], watchdog: [{ limit: 1 }] }, /`probe` and `limit`/],
+		[{ argv: ['x'], watchdog: [{ limit: 1, probe: { typeperf: "x'; y" } }] }, /not a counter/], [{ argv: ['x'], systemd: true }, /not supported/], [{ argv: Array(1025).fill('x') }, /over the limit of 1024/],
+		[{ argv: ['x', 'y'.repeat(33_000)] }, /over the limit of 32768/], [{ argv: ['x'], watchdog: Array(17).fill({ limit: 1, probe: { nvidia: 0 } }) }, /over the limit of 16/],
+	]) {
+		daemon.configure({ secrets: { key: { env: 'KEY' } }, runtimes: { r: { kind: 'openai', url: 'http://127.0.0.1:1', launch } } });
+		daemon.env = { KEY: 'k3y-k3y', HIDDEN: 'k3y-k3y' };
+		const child = daemon.launch('--check');
+		equal((await child.gone).code, 1, `status (${child.errors})`);
+		match(child.errors, pattern, 'message');
+	}
+	const refused = new Daemon('no-launch', { runtimes: { r: { kind: 'openai', url: 'http://127.0.0.1:1' } } });
+	await refused.start();
+	problem(await refused.ask('POST', '/v1/runtimes/r/stop', {}), 400, /has no `launch`/);
+	await refused.stop();
+});
+
+await test('the real simulator, a program and no script, is started by the descriptor that was hashed', async () => {
+	const port = await freePort();
+	const daemon = await daemonOf('program', { r: { kind: 'openai', url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--port', String(port)] } } });
+	const { pid } = await becomes(daemon, 'ready'), { configuration } = (await daemon.get('/v1/runtimes')).runtimes[0];
+	equal((await daemon.get(`/v1/provenance/${configuration}`)).record.A.binary_sha256.value, sha256(readFileSync(`/proc/${pid}/exe`)), 'what was measured runs');
+	await daemon.stop();
+});
+
+await finish();

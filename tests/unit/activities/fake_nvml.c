@@ -1,0 +1,58 @@
+/* A library that stands in NVML's place: what it says is in the file that $FAKE_NVML names, "init CODE", "memory CODE USED" lines. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct memory {
+	unsigned long long total, free, used;
+};
+int nvmlInit_v2(void);
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
+int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory);
+const char *nvmlErrorString(int code);
+
+static int read_word(const char *word, unsigned long long *used)
+{
+	FILE *file = fopen(getenv("FAKE_NVML"), "r");
+	char line[128], name[32];
+	int code = 999, found = 999;
+
+	while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+		if (sscanf(line, "%31s %d %llu", name, &code, used) >= 2 && strcmp(name, word) == 0)
+			found = code;
+	if (file != NULL)
+		fclose(file);
+	return found;
+}
+
+int nvmlInit_v2(void)
+{
+	unsigned long long none;
+
+	return read_word("init", &none);
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
+{
+	static int here;
+
+	*device = &here;
+	return index == 0 ? 0 : 2;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
+{
+	return strcmp(uuid, "GPU-1") == 0 ? nvmlDeviceGetHandleByIndex_v2(0, device) : 6;
+}
+
+int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
+{
+	(void)device;
+	return read_word("memory", &memory->used);
+}
+
+const char *nvmlErrorString(int code)
+{
+	return code == 3 ? "Not Supported" : code == 9 ? "Driver Not Loaded" : "Invalid Argument";
+}
