@@ -32,7 +32,7 @@ struct probe {
 	char server[256];
 	size_t index; /* of adapter->probes */
 	struct transfer transfer;
-	bool transferring, sending;
+	bool transferring, sending, timed_out;
 	struct deadline *deadline;
 	char *headers;
 	bool weights_only_check; /* only look whether the weights are the ones; go on to ask if they are not */
@@ -432,7 +432,8 @@ static void fail_probe(struct probe *probe, enum failure_class failure, const ch
 	struct list waits;
 
 	detail_set(copy, "%s", detail);
-	runtime_doubt(runtime, copy, failure == FAILURE_UNREACHABLE);
+	/* A server that does one thing at a time says nothing while it answers. */
+	runtime_doubt(runtime, copy, failure == FAILURE_UNREACHABLE && !(probe->timed_out && runtime->in_flight > 0));
 	end_probe(probe, &waits);
 	answer_waits(&waits, NULL, failure, copy);
 }
@@ -621,6 +622,7 @@ static void on_probe_due(struct deadline *deadline)
 	transfer_cancel(&probe->transfer);
 	transfer_close(&probe->transfer);
 	probe->transferring = false;
+	probe->timed_out = true;
 	if (!is_in_probes(probe)) {
 		judge_field(probe, 0);
 		next_step(probe);

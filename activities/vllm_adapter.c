@@ -98,6 +98,25 @@ static const struct json *find_part(const struct json *config, const char *part)
 	return json_is(found, JSON_OBJECT) ? found : NULL;
 }
 
+/* Secrets are never stored. It leaves out names with KEY itself. */
+static void set_env(struct runtime_facts *facts, const struct json *env, const char *source)
+{
+	static const char *const secret[] = {"KEY", "TOKEN", "SECRET", "PASSWORD"};
+	struct json *kept = json_object(facts->arena);
+
+	for (size_t i = 0; json_is(env, JSON_OBJECT) && i < json_count(env); i++) {
+		const struct json_member *member = &env->object.members[i];
+		bool is_secret = false;
+
+		for (size_t j = 0; j < COUNT_OF(secret); j++)
+			is_secret |= strcasestr(member->name, secret[j]) != NULL;
+		if (!is_secret)
+			json_set_len(facts->arena, kept, member->name, member->name_len, json_copy(facts->arena, member->value));
+	}
+	if (json_count(kept) > 0)
+		facts_set(facts, "C.env", kept, source);
+}
+
 /* Only where VLLM_SERVER_DEV_MODE is on. */
 static void read_server_info(struct bytes body, struct runtime_facts *facts)
 {
@@ -117,8 +136,7 @@ static void read_server_info(struct bytes body, struct runtime_facts *facts)
 	facts_set_copy(facts, "C.speculation", config, "speculative_config", source);
 	facts_set_copy(facts, "C.structured_backend", find_part(config, "structured_outputs_config"), "backend", source);
 	facts_set_copy(facts, "C.determinism_switch", env, "VLLM_BATCH_INVARIANT", source);
-	if (json_is(env, JSON_OBJECT))
-		facts_set(facts, "C.env", json_copy(facts->arena, env), source);
+	set_env(facts, env, source);
 }
 
 static void read_tokenizer(struct bytes body, struct runtime_facts *facts)

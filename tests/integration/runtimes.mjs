@@ -226,9 +226,15 @@ const facts = JSON.stringify({ facts: [{ subject: 'Acme', predicate: 'founded_in
 // A vLLM by its paths. how: {count, told, completion, context, reads: fields that it checks, refuses: fields that get 422}.
 async function startFake(how) {
 	const seen = [];
+	let busy = Promise.resolve();
 	const server = http.createServer((request, response) => {
 		const parts = [];
-		request.on('data', part => parts.push(part)).on('end', () => {
+		request.on('data', part => parts.push(part)).on('end', async () => {
+			const before = busy;
+			if (how.takes && request.url === '/v1/chat/completions')
+				busy = before.then(() => pause(how.takes));
+			if (how.takes)
+				await (request.url === '/v1/chat/completions' ? busy : before);
 			const json = (status, body) => response.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body));
 			if (request.url === '/health')
 				return response.writeHead(200).end();
@@ -304,6 +310,18 @@ await test('transformers: it is asked again without what it refuses of our own, 
 	const named = await daemon.ended('named');
 	const outcome = (named.output?.facts?.sections ?? named.output?.sections)?.[0]?.outcome;
 	equal(outcome, 'configuration', JSON.stringify(named.error));
+	await daemon.stop();
+	fake.close();
+});
+
+await test('a server that does one thing at a time says who it is after its answer, and is not taken for unreachable meanwhile', async () => {
+	const fake = await startFake({ takes: 5600 });
+	const daemon = await new Daemon('runtimes-serial', { runtimes: runtimeOf({ kind: 'vllm' }, fake.url, { timeouts: { firstToken: '20s', betweenTokens: '20s' } }) }).start();
+	await until('it was asked', async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration !== undefined);
+	await pause(3500); // its connection is too old to be used again
+	const result = await extract(daemon);
+	equal([result.sections[0].outcome, fake.seen.length], ['facts', 1], 'outcome');
+	check(!/unreachable/.test(daemon.child.errors), daemon.child.errors);
 	await daemon.stop();
 	fake.close();
 });

@@ -292,6 +292,7 @@ static const struct {
 	{&vllm_adapter, "/metrics", "vllm:cache_config_info{block_size=\"16", "C", "cache_flags", NULL},
 	{&vllm_adapter, "/server_info?config_format=json", "{\"vllm_config\":{\"model_config\":{\"dtype\":\"bfloat16\",\"quantization\":\"nvfp4\"},\"cache_config\":{\"enable_prefix_caching\":true}},\"vllm_env\":{\"VLLM_BATCH_INVARIANT\":true}}", "C", "determinism_switch", "true"},
 	{&vllm_adapter, "/server_info?config_format=json", "{\"vllm_config\":\"text\"}", "C", "dtype", NULL},
+	{&vllm_adapter, "/server_info?config_format=json", "{\"vllm_env\":{\"VLLM_X\":1,\"vllm_s3_secret\":\"a\",\"HF_TOKEN\":\"b\"}}", "C", "env", "{\"VLLM_X\":1}"},
 	{&vllm_adapter, "/tokenizer_info", "{\"chat_template\":\"abc\"}", "B", "chat_template_sha256", "\"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\""},
 	{&llamacpp_adapter, "/props", "{\"build_info\":\"b6123-1a2b3c4\",\"media_marker\":\"r\"}", "A", "runtime_commit", "\"1a2b3c4\""},
 	{&llamacpp_adapter, "/props", "{\"default_generation_settings\":{\"n_ctx\":4096,\"params\":{\"temperature\":0.8,\"id\":7}},\"total_slots\":2}", "C", "sampling_defaults", "{\"temperature\":0.8}"},
