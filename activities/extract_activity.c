@@ -349,6 +349,7 @@ int extract_activity_start(struct activities *activities, struct activity *activ
 	own->inference.on_slot = on_slot;
 	own->inference.on_done = on_answer;
 	own->inference.owner = own;
+	inference_require(&own->inference, json_get(own->plan, "requireClass"));
 	inference_start(&own->inference);
 	return 0;
 fail:

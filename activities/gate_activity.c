@@ -83,6 +83,8 @@ static struct json *describe_answer(struct gate_work *own)
 	}
 	if (answer->completion_tokens >= 0)
 		json_set_number(arena, output, "tokens", answer->completion_tokens);
+	if (answer->cached_tokens >= 0)
+		json_set_number(arena, output, "cachedTokens", answer->cached_tokens);
 	json_set_text(arena, output, "finishReason", answer->finish_reason);
 	json_set_text(arena, output, "model", answer->model != NULL ? answer->model : inference->configuration->model);
 	set_digest(arena, output, "configuration", &inference->configuration->digest);

@@ -51,8 +51,7 @@ void gates_close(struct runtime *runtime)
 
 static const char *cache_path_of(const struct inference *inference)
 {
-	(void)inference;
-	return "unknown";
+	return inference->answer.cached_tokens > 0 ? "prefix" : inference->answer.cached_tokens == 0 ? "none" : "unknown";
 }
 
 static void add_if(struct arena *arena, struct json *differs, bool differ, const char *name)
@@ -79,12 +78,12 @@ static struct json *compare(const struct inference *inference, const struct json
 	return differs;
 }
 
-static const struct gate *find_gate(const struct inference *inference, struct arena *arena, struct json **differs)
+static const struct gate *find_gate(const struct inference *inference, const struct digest *of, struct arena *arena, struct json **differs)
 {
 	const struct gate *found = NULL;
 	char configuration[DIGEST_TEXT_LEN + 1];
 
-	digest_text(&inference->configuration->digest, configuration);
+	digest_text(of, configuration);
 	LIST_EACH(link, &inference->runtime->gates) {
 		const struct gate *gate = CONTAINER_OF(link, struct gate, link);
 		struct json *names;
@@ -106,7 +105,7 @@ struct json *gates_describe(const struct inference *inference, struct arena *are
 {
 	static const char *const copied[] = {"class", "requests", "distinct", "upperBound95", "measuredOn", "conditions"};
 	struct json *json = json_object(arena), *differs = NULL;
-	const struct gate *gate = find_gate(inference, arena, &differs);
+	const struct gate *gate = find_gate(inference, &inference->configuration->digest, arena, &differs);
 
 	if (gate == NULL) {
 		json_set_text(arena, json, "class", reproducibility_class_name(CLASS_UNMEASURED));
@@ -119,4 +118,42 @@ struct json *gates_describe(const struct inference *inference, struct arena *are
 	json_set(arena, json, "differs", differs);
 	json_set_text(arena, json, "gate", gate->id);
 	return json;
+}
+
+/* ---- What a definition demands ---- */
+
+static bool is_listed(const struct json *list, const char *name)
+{
+	for (size_t i = 0; i < json_count(list); i++)
+		if (json_is(json_at(list, i), JSON_STRING) && strcmp(json_at(list, i)->string.text, name) == 0)
+			return true;
+	return false;
+}
+
+const char *gates_refuse(const struct inference *inference, const struct configuration *configuration, bool answered, struct arena *arena)
+{
+	const struct json *required = inference->required, *may_differ = json_get(required, "mayDiffer");
+	const char *word = json_is(required, JSON_STRING) ? required->string.text : json_get_text(required, "class"), *name = inference->runtime->config.name;
+	enum reproducibility_class wanted, measured;
+	struct json *differs = NULL;
+	const struct gate *gate;
+
+	if (required == NULL || required->type == JSON_NULL)
+		return NULL;
+	if (!reproducibility_class_parse(word, &wanted) || wanted < CLASS_UNSTABLE)
+		return "requireClass is none of byte-stable, json-stable, solo-only and unstable";
+	gate = find_gate(inference, &configuration->digest, arena, &differs);
+	if (gate == NULL)
+		return arena_printf(arena, "requireClass %s: the configuration of runtime %s is unmeasured; `reprise gate %s` measures it", word, name, name);
+	CHECK(reproducibility_class_parse(json_get_text(gate->report, "class"), &measured));
+	if (!reproducibility_holds(measured, wanted, inference->slot.solo != NULL))
+		return arena_printf(arena, "requireClass %s: the configuration of runtime %s was measured as %s (gate %.12s)", word, name, json_get_text(gate->report, "class"), gate->id);
+	for (size_t i = 0; i < json_count(differs); i++) {
+		const char *condition = json_at(differs, i)->string.text;
+		if (is_listed(may_differ, condition) || (!answered && strcmp(condition, "cachePath") == 0)) /* only the answer tells */
+			continue;
+		return arena_printf(arena, "requireClass %s: gate %.12s of runtime %s was taken under another condition: %s; take one under this one, or list it in requireClass.mayDiffer", word,
+				    gate->id, name, condition);
+	}
+	return NULL;
 }

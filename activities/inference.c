@@ -220,8 +220,15 @@ static void finish(struct inference *inference)
 	if (inference->failure != FAILURE_NONE && activity->result.active_from_us != 0 && activity->result.active_until_us == 0)
 		activity->result.active_until_us = now_us(inference->work->activities);
 	write_record(inference);
-	if (inference->failure == FAILURE_NONE)
+	if (inference->failure == FAILURE_NONE) {
+		const char *why = gates_refuse(inference, inference->configuration, true, &activity->arena);
+
 		inference->reproducibility = gates_describe(inference, &activity->arena);
+		if (why != NULL) {
+			inference->failure = FAILURE_CONFIGURATION;
+			detail_set(inference->detail, "%s", why);
+		}
+	}
 	inference->on_done(inference);
 }
 
@@ -920,6 +927,7 @@ static void stop_counting(struct inference *inference)
 static void on_configured(struct configuration_wait *wait)
 {
 	struct inference *inference = CONTAINER_OF(wait, struct inference, wait);
+	const char *why;
 
 	if (wait->configuration == NULL) {
 		runtime_leave(inference->runtime, &inference->slot);
@@ -928,6 +936,12 @@ static void on_configured(struct configuration_wait *wait)
 	}
 	inference->sent_under = wait->configuration;
 	wait->configuration = NULL;
+	why = gates_refuse(inference, inference->sent_under, false, &inference->work->activity->arena);
+	if (why != NULL) {
+		runtime_leave(inference->runtime, &inference->slot);
+		fail(inference, FAILURE_CONFIGURATION, "%s", why);
+		return;
+	}
 	if (inference->schema != NULL)
 		inference->rung = schema_rungs_get(&inference->sent_under->rungs, inference->schema);
 	if (inference->rung == SCHEMA_PLAIN)
@@ -1010,6 +1024,17 @@ static void write_sampling(struct inference *inference)
 	json_set(arena, record, "asked", inference->sampling_sent);
 	json_set(arena, record, "sentAs", wire);
 	json_set(arena, work_record(inference->work), "sampling", record);
+}
+
+void inference_require(struct inference *inference, const struct json *required)
+{
+	const struct activity *activity = inference->work->activity;
+
+	if (required == NULL || required->type == JSON_NULL)
+		return;
+	inference->required = required;
+	inference->slot.solo = arena_printf(&inference->work->activity->arena, "%s %.*s", activity->run_id, (int)strcspn(activity->step_id, "#"), activity->step_id);
+	inference->slot.solo_last = true;
 }
 
 void inference_start(struct inference *inference)

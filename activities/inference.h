@@ -44,6 +44,7 @@ struct inference {
 	const struct json *schema; /* from schema_ordered(); NULL: free text */
 	const char *schema_name;
 	struct json *sampling; /* from inference_sampling() */
+	const struct json *required; /* `requireClass`: a class, or {class, mayDiffer}; NULL: none. By inference_require() */
 	inference_cb on_slot; /* fill in `messages`, now or later; then inference_send() or inference_end() */
 	inference_cb on_done;
 	void *owner;
@@ -90,6 +91,9 @@ struct inference {
 /* The runtime's sampling overlaid by the definition's (either may be NULL), checked against what the runtime's kind can say.
  * NULL: error. seed may be a number or a text of digits; it is sent as a number. */
 struct json *inference_sampling(struct arena *arena, const struct runtime *runtime, const struct json *overlay, struct error *error);
+
+/* From `requireClass` (NULL or null: nothing): work that demands a class has the runtime for itself, as gates have, but for one request at a time. */
+void inference_require(struct inference *inference, const struct json *required);
 
 /* Fill in the request, then call this once. Uses the attempt's clock, record, request, response and times. */
 void inference_start(struct inference *inference);

@@ -226,6 +226,7 @@ int inference_activity_start(struct activities *activities, struct activity *act
 	own->inference.sampling = sampling;
 	own->inference.on_slot = inference_send;
 	own->inference.on_done = on_done;
+	inference_require(&own->inference, json_get(activity->with, "requireClass"));
 	inference_start(&own->inference);
 	return 0;
 }

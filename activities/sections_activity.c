@@ -233,6 +233,8 @@ static bool make_plan(struct sections_work *own, struct error *error)
 		json_set(arena, own->plan, "sampling", json_copy(arena, sampling));
 	if (json_is(prompt, JSON_STRING))
 		json_set(arena, own->plan, "prompt", json_copy(arena, prompt));
+	if (json_get(with, "requireClass") != NULL)
+		json_set(arena, own->plan, "requireClass", json_copy(arena, json_get(with, "requireClass")));
 	json_set_text(arena, own->plan, "onFailure", text != NULL ? text : "continue");
 	return true;
 }

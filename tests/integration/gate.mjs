@@ -138,6 +138,41 @@ await test('facts carry the gate of their configuration, and what differs; after
 	await own.stop();
 });
 
+await test('work that demands a class is done only where a gate found it, alone at the runtime', async () => {
+	await sim.script({});
+	const own = new Daemon('gate-class', { runtimes: { r: runtimeOf({ concurrency: 2 }) } });
+	await own.start();
+	const demanding = (requireClass, more = {}) => extractionOf('r', { requireClass, onFailure: 'fault', ...more });
+	const run = async (id, requireClass, more) => {
+		const before = (await sim.state()).requests;
+		await own.post('/v1/runs?wait=30s', { id, definition: demanding(requireClass, more), input: { document: documentOf(3) } }, 201);
+		return { ...(await own.run(id)), requests: (await sim.state()).requests - before };
+	};
+	let done = await run('unmeasured', 'byte-stable');
+	equal([done.status, done.requests], ['faulted', 0], 'nothing is asked');
+	match(done.error.detail, /requireClass byte-stable: the configuration of runtime r is unmeasured; `reprise gate r` measures it/, 'and why is said');
+	equal(own.cli('gate', 'r', '-n', '4').code, 0, 'gate');
+	await sim.reset();
+	done = await run('measured', 'byte-stable');
+	equal([done.status, done.facts.length, (await sim.state()).maxInFlight], ['completed', 6, 1], 'one at a time');
+	equal((await own.get(`/v1/facts/${done.facts[0]}`)).reproducibility.applies, 'exact', 'as the gate was taken');
+	equal((await run('weaker', 'json-stable')).status, 'completed', 'a weaker demand');
+	done = await run('seeded', 'byte-stable', { sampling: { seed: 43 } });
+	match(done.error.detail, /another condition: sampling; take one under this one, or list it in requireClass\.mayDiffer/, 'another seed');
+	equal((await run('may', { class: 'byte-stable', mayDiffer: ['sampling'] }, { sampling: { seed: 43 } })).status, 'completed', 'which may be so');
+	await sim.script({ seed: 1, answer: { mode: 'weighted', answers: [{ text: 'A' }, { text: 'B' }] } });
+	equal(own.cli('gate', 'r').code, 24, 'another gate');
+	done = await run('unstable', 'byte-stable');
+	match(done.error.detail, /was measured as unstable \(gate [0-9a-f]{12}\)/, 'not any more');
+	const infer = { ...extractionOf('r') };
+	infer.do = [{ answer: { call: 'inference', with: { runtime: 'r', prompt: 'Say it.', requireClass: 'unstable' } } }];
+	await own.post('/v1/runs?wait=30s', { id: 'infer', definition: infer, input: {} }, 201);
+	match((await own.run('infer')).error.detail, /another condition: schema/, 'an inference without a schema');
+	for (const id of ['unmeasured', 'measured', 'seeded', 'infer'])
+		equal(own.cli('replay', id).code, 0, `replay of ${id}`);
+	await own.stop();
+});
+
 await test('what is asked in between is asked and not counted; a request of one\'s own, with a schema', async () => {
 	await sim.reset();
 	await sim.script(answers('{"a":1}', 'noise'));

@@ -455,11 +455,46 @@ static void check_messages(struct checker *checker, const struct json *value)
 	}
 }
 
+static void check_class(struct checker *checker, const struct json *value)
+{
+	static const char *const words[] = {"byte-stable", "json-stable", "solo-only", "unstable"};
+
+	checker_word(checker, value, words, COUNT_OF(words));
+}
+
+static void check_may_differ(struct checker *checker, const struct json *value)
+{
+	static const char *const words[] = {"sampling", "schema", "requestsInFlight", "cachePath"};
+
+	if (!checker_type(checker, value, JSON_ARRAY, true))
+		return;
+	for (size_t i = 0; i < value->array.count; i++) {
+		size_t len = checker_enter_index(checker, i);
+
+		checker_word(checker, value->array.items[i], words, COUNT_OF(words));
+		checker_leave(checker, len);
+	}
+}
+
+/* A class, or {class, mayDiffer}. */
+static void check_require_class(struct checker *checker, const struct json *value)
+{
+	static const struct key keys[] = {{"class", KEY_REQUIRED, NULL}, {"mayDiffer", KEY_OPTIONAL, NULL}};
+
+	if (!json_is(value, JSON_OBJECT)) {
+		check_class(checker, value);
+		return;
+	}
+	checker_keys(checker, value, keys, COUNT_OF(keys), "'requireClass'");
+	check_member(checker, value, "class", check_class);
+	check_member(checker, value, "mayDiffer", check_may_differ);
+}
+
 static void check_inference(struct checker *checker, const struct json *with)
 {
 	static const struct key keys[] = {
 		{"runtime", KEY_REQUIRED, "the name of a runtime in the daemon's configuration"}, {"messages", KEY_OPTIONAL, NULL},
-		{"prompt", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL}, {"requireClass", KEY_LATER, NULL},
+		{"prompt", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL}, {"requireClass", KEY_OPTIONAL, NULL},
 	};
 
 	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of inference");
@@ -470,6 +505,7 @@ static void check_inference(struct checker *checker, const struct json *with)
 	check_member(checker, with, "prompt", check_text);
 	check_member(checker, with, "schema", check_schema);
 	check_member(checker, with, "sampling", check_sampling);
+	check_member(checker, with, "requireClass", check_require_class);
 }
 
 static void check_digest(struct checker *checker, const struct json *value)
@@ -528,7 +564,7 @@ static void check_extraction(struct checker *checker, const struct json *with)
 	static const struct key keys[] = {
 		{"runtime", KEY_REQUIRED, "the name of a runtime in the daemon's configuration"}, {"document", KEY_REQUIRED, "document: '${ .document }'"},
 		{"sections", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"prompt", KEY_OPTIONAL, NULL},
-		{"onFailure", KEY_OPTIONAL, NULL}, {"repeats", KEY_LATER, NULL}, {"requireClass", KEY_LATER, NULL},
+		{"onFailure", KEY_OPTIONAL, NULL}, {"repeats", KEY_LATER, NULL}, {"requireClass", KEY_OPTIONAL, NULL},
 	};
 
 	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of extraction");
@@ -539,6 +575,7 @@ static void check_extraction(struct checker *checker, const struct json *with)
 	check_member(checker, with, "schema", check_schema);
 	check_member(checker, with, "prompt", check_text);
 	check_member(checker, with, "onFailure", check_on_failure);
+	check_member(checker, with, "requireClass", check_require_class);
 }
 
 static void check_gate_requests(struct checker *checker, const struct json *value)
