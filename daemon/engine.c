@@ -195,6 +195,8 @@ static struct run *add_run(struct engine *engine, const char *id)
 {
 	if (engine->run_count >= engine->slot_count) {
 		size_t slot_count = engine->slot_count ? engine->slot_count * 2 : 64;
+		while (slot_count < engine->config.runs)
+			slot_count *= 2;
 		struct run **slots = memory_zero(slot_count * sizeof *slots);
 		for (size_t i = 0; i < engine->slot_count; i++)
 			for (struct run *run = engine->slots[i], *next; run; run = next) {

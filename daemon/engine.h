@@ -148,6 +148,7 @@ struct engine_config {
 	const char *origin, *daemon_version;
 	int64_t event_window_ms; /* how far before its start a listener's events may be */
 	int64_t park_after_ms; /* park when the next deadline is further away; negative: never */
+	size_t runs; /* that are to be recovered: room for their ids is made at once */
 	/* For tests that have to reach them; 0: the limits above. */
 	size_t value_cache_bytes, load_concurrency, snapshot_entries, tree_runs;
 };

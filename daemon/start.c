@@ -128,17 +128,27 @@ static void on_first_look(struct store_read *read)
 	((struct first_look *)read->owner)->done = true;
 }
 
-static int look(struct daemon *daemon, struct first_look *look, struct error *error)
+static int begin_look(struct daemon *daemon, struct first_look *look, struct error *error)
 {
 	look->done = false;
 	look->read = (struct store_read){.work = first_look_work, .on_done = on_first_look, .owner = look};
 	if (store_read(daemon->store, &look->read) != 0)
 		return error_set(error, ERR_BUSY, "the journal takes no reads");
+	return 0;
+}
+
+static int await_look(struct daemon *daemon, struct first_look *look, struct error *error)
+{
 	while (!look->done)
 		uv_run(&daemon->loop, UV_RUN_ONCE);
 	if (look->read.error.code != ERR_NONE)
 		*error = look->read.error;
 	return error->code;
+}
+
+static int look(struct daemon *daemon, struct first_look *look, struct error *error)
+{
+	return begin_look(daemon, look, error) == 0 ? await_look(daemon, look, error) : (int)error->code;
 }
 
 static void load_built_in(struct first_look *look)
@@ -228,15 +238,20 @@ static void on_sweep(uv_timer_t *timer)
 /* Every run that had not ended is known before anybody is served; they are loaded behind that (C20, C33). */
 static int recover_runs(struct daemon *daemon, struct first_look *first, struct error *error)
 {
-	while (first->run_count > 0) {
-		for (size_t i = 0; i < first->run_count; i++)
-			take_up_run(daemon, &first->runs[i]);
-		first->after = first->runs[first->run_count - 1].seq;
-		arena_close(&first->read.arena);
-		if (look(daemon, first, error) != 0)
-			return error->code;
+	while (first->run_count > 0 && error->code == ERR_NONE) {
+		const struct store_open_run *runs = first->runs;
+		size_t count = first->run_count;
+		struct arena arena = first->read.arena;
+		/* The next page is read while this one is gone through. */
+		first->after = runs[count - 1].seq;
+		int begun = begin_look(daemon, first, error);
+		for (size_t i = 0; i < count; i++)
+			take_up_run(daemon, &runs[i]);
+		arena_close(&arena);
+		if (begun == 0)
+			await_look(daemon, first, error);
 	}
-	return 0;
+	return error->code;
 }
 
 static int count_open_runs(struct daemon *daemon, struct error *error);
@@ -297,7 +312,7 @@ int start_engine(struct daemon *daemon, struct error *error)
 	for (size_t i = first->gate_count; i > 0; i--) /* oldest first */
 		if (first->gates[i - 1].report.data)
 			activities_note_gate(daemon->activities, &first->gates[i - 1].id, first->gates[i - 1].report);
-	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000, .event_window_ms = daemon->config.events_window_ms};
+	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000, .event_window_ms = daemon->config.events_window_ms, .runs = daemon->open_at_start};
 	FAIL_POINT(START_RECORDED);
 	daemon->jq = open_jq_pool(&daemon->loop);
 	struct listeners_ports listeners_ports = {.arg = daemon, .offer = offer_event};
