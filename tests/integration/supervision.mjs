@@ -173,6 +173,30 @@ await test('stop is graceful first, and final whatever the runtime does: SIGTERM
 	await daemon.stop();
 });
 
+await test('of a container its engine is asked to stop it, beside the signal', async () => {
+	const r = await Launched.make({});
+	const engine = join(r.folder, 'engine');
+	// As podman: `run` stays in front and hands no signal on; `stop` ends what runs inside.
+	writeFileSync(engine, `#!/bin/sh
+if [ "$1" = stop ]; then echo "$@" >'${r.folder}/asked'; kill -TERM "$(cat '${r.folder}/inside')"; exit; fi
+trap '' TERM
+(trap - TERM; exec '${r.program}' ${r.port} '${r.folder}') &
+echo $! >'${r.folder}/inside'
+while kill -0 $! 2>/dev/null; do sleep 0.05; done
+exit 3
+`, { mode: 0o755 });
+	Object.assign(r.configuration.launch, { argv: [engine, 'run', '--name', 'box'], container: 'box', stop: { grace: '20s' } });
+	const daemon = await daemonOf('container', { r });
+	const { pid } = await becomes(daemon, 'ready'), inside = Number(readFileSync(join(r.folder, 'inside'), 'utf8'));
+	const began = performance.now();
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	check(performance.now() - began < 15_000, 'the engine ended it before the grace was over');
+	equal(readFileSync(join(r.folder, 'asked'), 'utf8'), 'stop -t 20 box\n', 'what the engine was asked');
+	check(!alive(pid) && !alive(inside), 'nothing is left');
+	equal((await noted(daemon)).at(-1).data.status, 3, 'status of the engine');
+	await daemon.stop();
+});
+
 await test('reload is a new process of the same configuration; a replaced executable gives another one', async () => {
 	const r = await Launched.make({});
 	const daemon = await daemonOf('reload', { r });
@@ -334,6 +358,8 @@ await test('a probe that fails, hangs or talks nonsense is an alarm and ends not
 	await until('samples', async () => (await state(daemon)).watchdog[4].samples.length > 3);
 	const now = await state(daemon), by = Object.fromEntries(now.watchdog.map(watch => [watch.probe, watch]));
 	equal(now.pid, pid, 'it goes on');
+	await until('more samples than are kept', async () => (await state(daemon)).watchdog[4].samples[0].at > by.seen.samples.at(-1).at);
+	equal((await state(daemon)).watchdog[4].samples.length, 20, 'the last 20 samples are kept (WATCHDOG_SAMPLES_KEPT)');
 	match(by.missing.alarm, /no-such-program cannot be run/, 'missing');
 	match(by.hangs.alarm, /no answer within 100 ms/, 'hangs');
 	match(by.nonsense.alarm, /printed no number/, 'nonsense');
