@@ -7,6 +7,8 @@
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
+enum { FAIL_WHAT_MAX = 160 };
+
 static void log_from_sqlite(void *arg, int rc, const char *message)
 {
 	(void)arg;
@@ -89,9 +91,10 @@ int connection_fail(struct connection *connection, int rc, const char *what, str
 	default:
 		break;
 	}
+	/* A long statement must not leave the reason without room. */
 	if (system != 0)
-		return error_set(error, code, "%s: %s: %s (SQLite %d)", what, message, strerror(system), extended);
-	return error_set(error, code, "%s: %s (SQLite %d)", what, message, extended);
+		return error_set(error, code, "%.*s: %s: %s (SQLite %d)", FAIL_WHAT_MAX, what, message, strerror(system), extended);
+	return error_set(error, code, "%.*s: %s (SQLite %d)", FAIL_WHAT_MAX, what, message, extended);
 }
 
 /* After some errors (of reading too) SQLite has rolled all back by itself. Where somebody passed over such an error, what comes behind it would
