@@ -23,6 +23,7 @@ enum {
 	DIES_WITHIN_OPENING = 40,
 	PAGE_MAX = 200, /* entries of a run, loaded at once */
 	TAKE_PAGE = 512,
+	FORGETFUL = 300, /* of a thousand seeds: runs that are over are taken away */
 	DEEP_ONE_OF = 8, /* all is compared after every so many-th crash, and at the end */
 };
 
@@ -487,7 +488,7 @@ static void on_read(struct store_read *read)
 
 	list_remove(&own->link);
 	free(own);
-	if (error.code != ERR_NONE && error.code != ERR_BUSY && kind != READ_CHILD)
+	if (error.code != ERR_NONE && error.code != ERR_BUSY && kind != READ_CHILD && !(error.code == ERR_GONE && kind == READ_RUN))
 		broken(world, NULL, "the store cannot read what the engine asks for: %s", error.message);
 	switch (kind) {
 	case READ_RUN: {
@@ -495,6 +496,8 @@ static void on_read(struct store_read *read)
 		struct run_model *run = world_run_model(world, load->run_id);
 		load->arena = arena;
 		load->error = error;
+		if (error.code == ERR_GONE && !run->ended)
+			broken(world, run, "it has not ended, and is gone: %s", error.message);
 		if (error.code == ERR_NONE && load->after_seq == 0) {
 			/* The store gives back what it was given, or nothing; but one of another version has to be told from a good one. */
 			bool foreign = load->snapshot.data && world->faults && random_chance(&world->random, 200);
@@ -601,6 +604,11 @@ struct comparison {
 	bool deep;
 };
 
+static bool is_forgetful(const struct journal *journal)
+{
+	return journal->options.retention.runs_ms > 0;
+}
+
 static int read_node(void *reader, unsigned level, uint64_t index, struct digest *hash)
 {
 	struct error error;
@@ -630,7 +638,7 @@ static void check_proofs(struct world *world, struct store_reader *reader)
 
 	if (!digest_equal(&root, &again))
 		broken(world, NULL, "the tree's root, computed from the entries, is another");
-	if (world->counters.pruned > 0)
+	if (is_forgetful(journal))
 		return; /* leaves are gone: the verification of the log knows which */
 	uint64_t index = random_below(&world->random, journal->count);
 	if (log_tree_prove_inclusion(index, journal->count, read_node, reader, &proof, &error) != 0 ||
@@ -656,7 +664,7 @@ static void compare_work(struct store_reader *reader, struct store_read *read)
 		return;
 	if (own->size < journal->count)
 		broken(world, NULL, "%zu entries were committed, %" PRIu64 " are there after the crash", journal->count, own->size);
-	if (journal->count > 0 && world->counters.pruned == 0 && (log_tree_root_at(journal->count, read_node, reader, &root, &read->error) != 0 || !digest_equal(&root, &known)))
+	if (journal->count > 0 && !is_forgetful(journal) && (log_tree_root_at(journal->count, read_node, reader, &root, &read->error) != 0 || !digest_equal(&root, &known)))
 		broken(world, NULL, "the first %zu entries have another root %s", journal->count, read->error.message);
 	for (; from < journal->count && reader_entries(reader, &read->arena, from, 0, TAKE_PAGE, &raw, &count, &next, &read->error) == 0 && count > 0; from = next)
 		for (size_t i = 0; i < count && raw[i].seq < journal->count; i++) {
@@ -664,7 +672,7 @@ static void compare_work(struct store_reader *reader, struct store_read *read)
 			struct entry entry;
 			if (!bytes_equal(raw[i].bytes, stored->bytes))
 				broken(world, stored->run, "entry %" PRIu64 " is another one than was committed", raw[i].seq);
-			if (!own->deep || stored->value_count == 0 || world->counters.purged > 0)
+			if (!own->deep || stored->value_count == 0 || is_forgetful(journal))
 				continue;
 			if (reader_entry(reader, &read->arena, &raw[i], UINT64_MAX, &entry, &read->error) != 0 || entry.value_count != stored->value_count)
 				broken(world, stored->run, "entry %" PRIu64 " has not all its values: %s", raw[i].seq, read->error.message);
@@ -714,8 +722,14 @@ static void set_options(struct world *world)
 
 	journal->options = (struct store_options){
 		.data_dir = data_dir, .checkpoint_entries = 64, .checkpoint_every_ms = 20000, .wal_mib = 1, .reserve_bytes = RESERVE_BYTES, .low_bytes = LOW_BYTES,
-		.wal_max_bytes = 64 << 20, .now_us = store_now_us, .wall_ms = store_wall_ms, .on_broken = on_store_broken, .arg = world,
+		.wal_max_bytes = 64 << 20, .retention = {.grace_ms = STORE_RETENTION_GRACE_MS}, .now_us = store_now_us, .wall_ms = store_wall_ms, .on_broken = on_store_broken, .arg = world,
 	};
+	if (random_chance(&world->random, FORGETFUL)) {
+		journal->options.retention.runs_ms = (int64_t)random_between(&world->random, 500, 20000);
+		journal->options.retention.entries_ms = (int64_t)random_between(&world->random, 1, 5000);
+		journal->options.retention.every_ms = 1000;
+		journal->options.retention.drop_facts = random_chance(&world->random, 500);
+	}
 }
 
 void journal_set_up(void)
@@ -806,7 +820,9 @@ void journal_open(struct world *world)
 		take_in(world);
 	} else {
 		size = compare(world, journal->tail_checked, false);
-		if (size != journal->count && size != journal->in_doubt)
+		/* Retention's own entry comes behind the batch of its turn. */
+		bool by_retention = is_forgetful(journal) && size == (journal->in_doubt ? journal->in_doubt : journal->count) + 1;
+		if (size != journal->count && size != journal->in_doubt && !by_retention)
 			broken(world, NULL, "%zu entries were committed, the one batch in doubt ends at %" PRIu64 ", and %" PRIu64 " are there", journal->count, journal->in_doubt, size);
 		world->counters.kept_commits += size != journal->count;
 		take_in(world);

@@ -476,6 +476,10 @@ static void on_retried(struct engine_retry *retry)
 			broken(world, client->run, "it has faulted, but its retry is refused: %s", retry->error.message);
 		world->counters.retries_refused++;
 		break;
+	case ERR_GONE: /* retention was faster */
+		if (world->counters.purged == 0 || !client->run->ended)
+			broken(world, client->run, "its retry finds it gone: %s", retry->error.message);
+		break;
 	case ERR_FULL:
 	case ERR_BUSY:
 	case ERR_CANCELLED:
