@@ -24,7 +24,7 @@ enum {
 	PAGE_MAX = 200, /* entries of a run, loaded at once */
 	TAKE_PAGE = 512,
 	FORGETFUL = 300, /* of a thousand seeds: runs that are over are taken away */
-	DEEP_ONE_OF = 8, /* all is compared after every so many-th crash, and at the end */
+	DEEP_ONE_OF = 12, /* all is compared after every so many-th crash, and at the end */
 };
 
 static const char data_dir[] = MEMORY_DISK "/data";

