@@ -250,6 +250,45 @@ await test('a fork needs nothing of its original: purged, and over a restart, it
 	equal((await cli(['replay', '--all'])).code, 0, 'replay of all');
 });
 
+await test('killed between what is asked and the answer: the fork is there as a whole, or not at all', async () => {
+	await done('torn', [{ m: { for: { each: 'x', in: '${ .l }' }, metadata: { concurrency: 1 }, do: [{ c: { set: { x: '${ $x }' } } }] } }, { b: { set: { n: '${ . | length }' } } }], { l: Array.from({ length: 300 }, (_, i) => i) });
+	let whole = 0, none = 0, kills = 0;
+	for (let round = 0; round < 12; round++) {
+		const ids = Array.from({ length: 6 }, (_, i) => `torn-${round}-${i}`), from = ['b', 'c#250', 'c#1'][round % 3];
+		const asked = ids.map(id => daemon.ask('POST', '/v1/runs/torn/fork', { id, from }));
+		await pause(draw() * 60);
+		await daemon.kill();
+		kills++;
+		const answers = await Promise.all(asked);
+		await daemon.start();
+		for (const [i, id] of ids.entries()) {
+			const there = await daemon.ask('GET', `/v1/runs/${id}`);
+			check(answers[i].status !== 201 || there.status === 200, `${id} was acknowledged`);
+			if (there.status === 200)
+				whole++;
+			else
+				none++;
+			equal((await fork('torn', { id, from }, [200, 201])).output, { n: 300 }, id);
+		}
+	}
+	check(kills === 12 && whole >= 6 && none >= 6, () => `too little came to pass: ${whole} were there, ${none} were not`);
+	daemon.verifyJournal();
+	equal((await cli(['replay', '--all'])).code, 0, 'replay of all');
+});
+
+await test('a fork is new work: a daemon that drains refuses it', async () => {
+	answers.set('/x/drain', 'hang');
+	await submit('draining', [{ s: { set: { a: 1 } } }, { c: call('/x/drain') }]);
+	await until('the call', () => asked('/x/drain') === 1);
+	const ended = daemon.child;
+	await daemon.post('/v1/drain', { within: '2s' }, 202);
+	const refused = await daemon.ask('POST', '/v1/runs/draining/fork', { from: 's' });
+	equal([refused.status, 'retry-after' in refused.headers], [503, true], refused.text);
+	await until('it has stopped', () => ended.exitCode !== null, 20_000);
+	await daemon.start();
+	await daemon.post('/v1/runs/draining/kill', {}, 200);
+});
+
 await daemon.stop();
 await peer.stop();
 await finish();

@@ -72,6 +72,11 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 		const char *const labels[] = {NULL, "{}", "{\"a\":\"1\"}", "{\"a\":\"2\",\"b\":\"\xc3\xa9\"}"};
 
 		make_created(arena, &entries[0], run_name(w, w->runs), pick(w, 2) ? "left" : "right", labels[pick(w, 4)]);
+		if (w->runs % 5 == 4) { /* a fork, of one that may have ended long ago */
+			struct json *from = json_object(arena);
+			json_set_text(arena, from, "run", run_name(w, w->runs / 5));
+			json_set(arena, entries[0].data, "forkedFrom", from);
+		}
 		w->open[w->open_count++] = w->runs++;
 		return 1;
 	}
@@ -217,6 +222,7 @@ START_TEST(tampered_rows_are_found)
 		{"run", "UPDATE run SET status = 'waiting' WHERE seq = (SELECT min(seq) FROM run WHERE status = 'suspended')"},
 		{"run", "UPDATE run SET suspended = suspended + 1 WHERE seq = (SELECT min(seq) FROM run WHERE suspended IS NOT NULL)"},
 		{"run", "UPDATE run SET quarantined = 1 - quarantined WHERE seq = (SELECT min(seq) FROM run WHERE suspended IS NOT NULL)"},
+		{"run", "UPDATE run SET forked_from = 'another' WHERE seq = (SELECT max(seq) FROM run WHERE forked_from IS NOT NULL)"},
 		{"run_label", "DELETE FROM run_label WHERE run = (SELECT max(run) FROM run_label)"},
 		{"run_entry", "UPDATE run_entry SET count = count + 1 WHERE run = (SELECT max(run) FROM run_entry)"},
 		{"fact", "UPDATE fact SET accepted = 1 - accepted WHERE seq = (SELECT max(seq) FROM fact)"},
