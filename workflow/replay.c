@@ -304,7 +304,10 @@ static bool read_fork(struct replay *r, size_t at, struct trigger *trigger)
 
 	while (until < r->count && r->entries[until].kind == ENTRY_TASK_CARRIED)
 		until++;
-	r->too_short |= until == r->count && r->more;
+	if (until == r->count && r->more) { /* part of a state is none */
+		r->too_short = true;
+		return false;
+	}
 	struct entry *carried = arena_alloc(r->arena, (until - at) * sizeof *carried);
 	memcpy(carried, created + 1, (until - at - 1) * sizeof *carried);
 	for (size_t i = 0; i < until - at - 1; i++)

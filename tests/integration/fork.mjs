@@ -250,6 +250,13 @@ await test('a fork needs nothing of its original: purged, and over a restart, it
 	equal((await cli(['replay', '--all'])).code, 0, 'replay of all');
 });
 
+await test('more records than a replay has at hand at once are carried over, and replayed', async () => {
+	await done('wide', [{ m: { for: { each: 'x', in: '${ .l }' }, metadata: { concurrency: 1 }, do: [{ c: { set: { x: '${ $x }' } } }] } }, { b: { set: { n: '${ . | length }' } } }], { l: Array.from({ length: 1500 }, (_, i) => i) });
+	const run = await fork('wide', { id: 'wide-b', from: 'c#1490' });
+	equal(run.output, { n: 1500 }, 'output');
+	check(await replays('wide-b') > 1490, 'a record each');
+});
+
 await test('killed between what is asked and the answer: the fork is there as a whole, or not at all', async () => {
 	await done('torn', [{ m: { for: { each: 'x', in: '${ .l }' }, metadata: { concurrency: 1 }, do: [{ c: { set: { x: '${ $x }' } } }] } }, { b: { set: { n: '${ . | length }' } } }], { l: Array.from({ length: 300 }, (_, i) => i) });
 	let whole = 0, none = 0, kills = 0;
