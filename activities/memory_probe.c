@@ -342,7 +342,7 @@ int memory_probe_parse(struct bytes text, double unit, double *value, struct err
 	unsigned numbers = 0;
 
 	*value = 0;
-	if (text.len > 0 && (memmem(at, left, "[N/A]", 5) != NULL || memmem(at, left, "[Not Supported]", 15) != NULL || memmem(at, left, "[Unknown Error]", 15) != NULL))
+	if (at != NULL && (memmem(at, left, "[N/A]", 5) != NULL || memmem(at, left, "[Not Supported]", 15) != NULL || memmem(at, left, "[Unknown Error]", 15) != NULL))
 		return error_set(error, ERR_UNSUPPORTED, "the command says that the value is not available");
 	while (left > 0) {
 		const char *end = memchr(at, '\n', left);
