@@ -56,10 +56,16 @@ struct forked {
 	struct definition *held;
 };
 
-static void finish(struct forked *f)
+static void drop_state(struct forked *f)
 {
 	if (f->has_state)
 		state_close(&f->state);
+	f->has_state = false;
+}
+
+static void finish(struct forked *f)
+{
+	drop_state(f);
 	if (f->definition)
 		definition_free(f->definition);
 	if (f->changed)
@@ -347,6 +353,8 @@ static void on_read(struct store_read *read)
 	struct error error = read->error;
 
 	arena_close(&read->arena);
+	if (!f->again)
+		drop_state(f); /* before the definition, whose tasks it speaks of, may go */
 	if (error.code == ERR_NONE && f->again) {
 		if (store_read(f->daemon->store, read) == 0)
 			return;
