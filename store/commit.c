@@ -455,7 +455,7 @@ static int do_chunk(struct store *store, commit_work work, void *arg, bool prune
 	struct entry entry = {0};
 	struct store_append append = {.entries = &entry, .entry_count = 1};
 
-	if (prunes && connection_run(connection, may_prune_sql, error) != 0)
+	if (FAIL_POINT_FAILS(RETENTION_BEGUN, error) || (prunes && connection_run(connection, may_prune_sql, error) != 0))
 		return error->code;
 	if (work(store, arg, &entry, error) != 0)
 		return error->code;
@@ -463,7 +463,10 @@ static int do_chunk(struct store *store, commit_work work, void *arg, bool prune
 		return error->code;
 	if (entry.data != NULL && (prepare_append(store, &append, error) != 0 || write_append(store, &append, error) != 0))
 		return error->code;
-	return connection_commit(connection, error);
+	if (FAIL_POINT_FAILS(RETENTION_BEFORE_COMMIT, error) || connection_commit(connection, error) != 0)
+		return error->code;
+	FAIL_POINT(RETENTION_COMMITTED);
+	return 0;
 }
 
 int commit_chunk(struct store *store, commit_work work, void *arg, bool prunes, struct error *error)

@@ -64,6 +64,7 @@ const NEEDS = {
 	'sink.recorded': ['sink'],
 	'timer.due': ['timer'],
 	'backup.begun': ['backup'], 'backup.copied': ['backup'], 'backup.verified': ['backup'], 'backup.linked': ['backup'],
+	'retention.begun': ['purge'], 'retention.before-commit': ['purge'], 'retention.committed': ['purge'],
 	'recover.run': ['open'], 'recover.page': ['open'], 'recover.loaded': ['open'], 'start.recovered': ['open'],
 };
 // Where a journal has to be a new one; how often the start comes by.
@@ -109,6 +110,12 @@ function load(k, needs) {
 	];
 	if (needs.includes('backup'))
 		chains.push([new Request(`backup-${k}`, null, post('/v1/journal/backup', { path: `${backups}/${k}.db` }))]);
+	if (needs.includes('purge')) /* what an earlier one took away whole, or not at all, is gone in the end */
+		chains.push([new Request(`gone-${k}`, null, post('/v1/runs?wait=20s', { id: `gone-${k}`, definition: definition('gone', [{ a: { set: { text: noise(20_000) } } }]) })),
+			new Request(`purge-${k}`, null, async daemon => {
+				const answer = await daemon.ask('POST', '/v1/journal/purge', { runs: [`gone-${k}`], reason: 'test' }, { timeoutMs: 30_000 });
+				return answer.status === 410 ? { ...answer, status: 200 } : answer;
+			})]);
 	if (needs.includes('timer'))
 		chains.push([run('waits', [{ rest: { wait: { milliseconds: 60 } } }, { then: effect }], r => equal(r.status, 'completed', r.id))]);
 	for (let i = 0; needs.includes('open') && i < 3; i++)
@@ -218,6 +225,8 @@ async function lookAtAll(daemon) {
 	for (const request of all)
 		if (!request.acknowledged)
 			await until(`${request.id} is acknowledged`, () => request.ask(daemon), 30_000, 20);
+	for (const request of all.filter(one => one.id.startsWith('gone-')))
+		equal((await daemon.ask('GET', `/v1/runs/${request.id}`)).status, 410, `${request.id} is gone`);
 	for (const request of all.filter(one => one.ends)) {
 		const run = await until(`${request.id} has ended`, () => ended(daemon, request.id), 60_000);
 		request.ends(run);

@@ -99,6 +99,10 @@
 	X(ANCHOR_RENAMED, "anchor.renamed", false)                                                        \
 	X(WAL_COPY, "wal.copy", false)                                                                    \
 	X(WAL_COPIED, "wal.copied", false)                                                                \
+	/* what is taken away: commit.c */                                                                \
+	X(RETENTION_BEGUN, "retention.begun", true)                                                       \
+	X(RETENTION_BEFORE_COMMIT, "retention.before-commit", true)                                       \
+	X(RETENTION_COMMITTED, "retention.committed", false)                                              \
 	/* a backup: backup.c */                                                                          \
 	X(BACKUP_BEGUN, "backup.begun", true)                                                             \
 	X(BACKUP_COPIED, "backup.copied", true)                                                           \
