@@ -317,7 +317,7 @@ int read_below(struct store_reader *reader, struct arena *arena, const char *id,
 
 	*count = 0;
 	for (size_t at = 0; at <= *count && *count < limit; at++) {
-		struct store_run_filter filter = {.parent = at == 0 ? id : open[at - 1].id, .limit = STORE_PAGE_MAX};
+		struct store_run_filter filter = {.parent = at == 0 ? id : open[at - 1].id, .is_open = true, .limit = STORE_PAGE_MAX};
 		struct store_run *runs;
 		size_t page;
 		do {
@@ -325,12 +325,12 @@ int read_below(struct store_reader *reader, struct arena *arena, const char *id,
 				return error->code;
 			for (size_t i = 0; i < page; i++) {
 				filter.before_seq = runs[i].seq;
-				if (runs[i].ended_ms != 0 || !runs[i].is_awaited || *count >= limit)
+				if (!runs[i].is_awaited || *count >= limit)
 					continue;
 				open = arena_grow(arena, open, *count, &cap, sizeof *open);
 				open[(*count)++] = runs[i];
 			}
-		} while (page == filter.limit);
+		} while (page == filter.limit && *count < limit);
 	}
 	*found = open;
 	return 0;

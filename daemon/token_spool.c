@@ -42,7 +42,8 @@ struct token_stream {
 	char run_id[ID_LEN_MAX + 1];
 	char *step; /* or NULL */
 	bool run_ended;
-	struct list told;
+	bool behind; /* it was full when there was more to tell: pump() goes on when it is drained */
+	struct list told; /* in the order of the attempts, and of none that is gone */
 };
 
 static struct spooled *spooled_at(const struct list *link)
@@ -57,6 +58,35 @@ void token_spool_init(struct token_spool *spool)
 	list_init(&spool->streams);
 }
 
+static struct told *told_at(const struct list *link)
+{
+	return CONTAINER_OF(link, struct told, link);
+}
+
+static bool is_for(const struct token_stream *stream, const struct spooled *spooled)
+{
+	return strcmp(stream->run_id, spooled->run_id) == 0 && (!stream->step || strcmp(stream->step, spooled->step) == 0);
+}
+
+static void forget(struct token_spool *spool, struct told *told)
+{
+	spool->told_count--;
+	list_remove(&told->link);
+	free(told);
+}
+
+static void forget_told(struct token_spool *spool, const struct spooled *spooled)
+{
+	LIST_EACH(link, &spool->streams) {
+		struct token_stream *stream = CONTAINER_OF(link, struct token_stream, link);
+		struct list *told = stream->told.next; /* those that go are mostly the oldest */
+		while (told != &stream->told && told_at(told)->number < spooled->number)
+			told = told->next;
+		if (told != &stream->told && told_at(told)->number == spooled->number)
+			forget(spool, told_at(told));
+	}
+}
+
 static size_t bytes_of(const struct spooled *spooled)
 {
 	return spooled->text.text.len + spooled->reasoning.text.len;
@@ -68,6 +98,7 @@ static void drop(struct token_spool *spool, struct spooled *spooled)
 	spool->attempt_count--;
 	if (spooled->activity)
 		spooled->activity->spooled = NULL;
+	forget_told(spool, spooled);
 	list_remove(&spooled->link);
 	buffer_close(&spooled->text.text);
 	buffer_close(&spooled->reasoning.text);
@@ -94,11 +125,6 @@ static void make_room(struct token_spool *spool, const struct spooled *kept)
 				drop(spool, spooled);
 		}
 	}
-}
-
-static bool is_for(const struct token_stream *stream, const struct spooled *spooled)
-{
-	return strcmp(stream->run_id, spooled->run_id) == 0 && (!stream->step || strcmp(stream->step, spooled->step) == 0);
 }
 
 /* --- streams ------------------------------------------------------------------------------------------------------- */
@@ -155,30 +181,31 @@ static void tell_channel(struct token_stream *stream, const struct spooled *spoo
 	}
 }
 
-static struct told *told_of(struct token_stream *stream, const struct spooled *spooled)
+/* last: of those told, the last one that did not begin after this attempt; or the list itself. */
+static struct told *told_of(struct token_stream *stream, const struct spooled *spooled, struct list *last)
 {
 	struct told *told;
 	struct arena arena;
 
-	for (struct list *link = stream->told.prev; link != &stream->told; link = link->prev)
-		if (CONTAINER_OF(link, struct told, link)->number == spooled->number)
-			return CONTAINER_OF(link, struct told, link);
+	if (last != &stream->told && told_at(last)->number == spooled->number)
+		return told_at(last);
 	told = memory_zero(sizeof *told);
 	told->number = spooled->number;
-	list_add_last(&stream->told, &told->link);
+	stream->spool->told_count++;
+	list_add_first(last, &told->link); /* behind it: a list's head is before its first */
 	arena_init(&arena);
 	add_event(stream, "attempt", name_attempt(&arena, spooled));
 	arena_close(&arena);
 	return told;
 }
 
-static void tell(struct token_stream *stream, const struct spooled *spooled)
+static void tell(struct token_stream *stream, const struct spooled *spooled, struct told *told)
 {
-	struct told *told = told_of(stream, spooled);
 	struct arena arena;
 
 	tell_channel(stream, spooled, &spooled->reasoning, "reasoning", &told->reasoning);
 	tell_channel(stream, spooled, &spooled->text, "text", &told->text);
+	stream->behind |= stream_is_full(stream->stream);
 	if (!spooled->ended || told->ended || stream_is_full(stream->stream))
 		return;
 	told->ended = true;
@@ -189,23 +216,41 @@ static void tell(struct token_stream *stream, const struct spooled *spooled)
 	arena_close(&arena);
 }
 
+/* All that the stream lacks, as far as there is room: through the attempts and through what was told of them side by side, for there may be many of both. */
 static void pump(struct token_stream *stream)
 {
+	struct list *last = &stream->told;
+
 	if (stream->stream->ended)
 		return;
+	stream->behind = false;
 	LIST_EACH(link, &stream->spool->attempts) {
-		if (stream_is_full(stream->stream))
-			return; /* on_drained goes on */
-		if (is_for(stream, spooled_at(link)))
-			tell(stream, spooled_at(link));
+		struct spooled *spooled = spooled_at(link);
+		if (!is_for(stream, spooled))
+			continue;
+		if (stream_is_full(stream->stream)) {
+			stream->behind = true;
+			return;
+		}
+		while (last->next != &stream->told && told_at(last->next)->number <= spooled->number)
+			last = last->next;
+		struct told *told = told_of(stream, spooled, last);
+		tell(stream, spooled, told);
+		last = &told->link;
 	}
-	if (stream->run_ended && !stream_is_full(stream->stream))
+	if (!stream->run_ended)
+		return;
+	stream->behind = stream_is_full(stream->stream);
+	if (!stream->behind)
 		stream_end(stream->stream);
 }
 
-static void on_drained(struct http_stream *stream)
+static void on_drained(struct http_stream *http)
 {
-	pump(stream->owner);
+	struct token_stream *stream = http->owner;
+
+	if (stream->behind) /* it is drained after each token, too */
+		pump(stream);
 }
 
 static void on_closed(struct http_stream *http)
@@ -213,11 +258,8 @@ static void on_closed(struct http_stream *http)
 	struct token_stream *stream = http->owner;
 
 	list_remove(&stream->link);
-	while (!list_empty(&stream->told)) {
-		struct told *told = CONTAINER_OF(stream->told.next, struct told, link);
-		list_remove(&told->link);
-		free(told);
-	}
+	while (!list_empty(&stream->told))
+		forget(stream->spool, told_at(stream->told.next));
 	free(stream->step);
 	free(stream);
 }
@@ -248,8 +290,16 @@ static void tell_streams(struct token_spool *spool, const struct spooled *spoole
 {
 	LIST_EACH(link, &spool->streams) {
 		struct token_stream *stream = CONTAINER_OF(link, struct token_stream, link);
-		if (is_for(stream, spooled) && !stream->stream->ended && !stream_is_full(stream->stream))
-			tell(stream, spooled);
+		struct list *last = stream->told.prev;
+		if (!is_for(stream, spooled) || stream->stream->ended)
+			continue;
+		if (stream_is_full(stream->stream)) {
+			stream->behind = true;
+			continue;
+		}
+		while (last != &stream->told && told_at(last)->number > spooled->number)
+			last = last->prev;
+		tell(stream, spooled, told_of(stream, spooled, last));
 	}
 }
 

@@ -17,6 +17,7 @@ struct token_spool {
 	struct list attempts; /* oldest first */
 	struct list streams;
 	size_t attempt_count, bytes;
+	size_t told_count; /* what the streams remember of attempts: no more than one of each for each of them */
 };
 
 void token_spool_init(struct token_spool *spool);

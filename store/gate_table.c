@@ -2,6 +2,7 @@
  * reader. Start at gate_table_apply() and reader_gates(). */
 #include "store/internal.h"
 #include "workflow/base/check.h"
+#include "workflow/base/log.h"
 
 static const char insert_sql[] = "INSERT INTO gate(seq, id, run, runtime, class) VALUES(?1, ?2, ?3, ?4, ?5)";
 
@@ -79,8 +80,12 @@ int reader_gates(struct store_reader *reader, struct arena *arena, const struct 
 		read_gate(statement, arena, &(*gates)[(*count)++]);
 	}
 	statement_end(statement);
-	for (size_t i = 0; i < *count && error->code == ERR_NONE; i++)
-		fill(reader, arena, &(*gates)[i], error);
+	for (size_t i = 0; i < *count && error->code == ERR_NONE; i++) {
+		if (fill(reader, arena, &(*gates)[i], error) != ERR_CORRUPT)
+			continue;
+		log_warn(LOG_STORE, "gate of run=%s: %s", (*gates)[i].run_id, error->message); /* the others are good, and a start reads them all */
+		*error = (struct error){0};
+	}
 	return error->code;
 }
 

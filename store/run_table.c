@@ -411,6 +411,8 @@ static sqlite3_stmt *make_query(struct store_reader *reader, const struct store_
 		buffer_add_text(&sql, "run r WHERE 1");
 	if (filter->status != NULL)
 		buffer_add_text(&sql, status_condition(filter->status));
+	if (filter->is_open)
+		buffer_add_text(&sql, " AND r.ended_ms IS NULL");
 	if (filter->namespace != NULL)
 		buffer_add_text(&sql, " AND r.namespace = :namespace");
 	if (filter->name != NULL)

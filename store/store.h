@@ -265,6 +265,7 @@ struct store_run {
 struct store_run_filter {
 	const char *status, *namespace, *name, *version; /* NULL: any */
 	const char *parent; /* children of this run */
+	bool is_open; /* those that have not ended alone */
 	const char *forked_from; /* forks of this run */
 	const char *label_key, *label_value;
 	int64_t since_ms, until_ms; /* 0: open; created at or after, before */

@@ -34,6 +34,64 @@ static void add_many(struct activity *activity, char letter, size_t len)
 	free(text);
 }
 
+/* --- a client of ours in place of the socket: it has room for so much, and takes all when it is told to -------------------------------- */
+
+enum { CLIENT_ROOM = 64 << 10 };
+static struct http_stream client;
+static struct buffer taken;
+
+struct http_stream *request_stream(struct request *request)
+{
+	(void)request;
+	client = (struct http_stream){0};
+	buffer_init(&client.out, 4 * CLIENT_ROOM);
+	buffer_init(&taken, 64 << 20);
+	return &client;
+}
+
+bool stream_is_full(const struct http_stream *stream)
+{
+	return stream->out.len >= CLIENT_ROOM;
+}
+
+void stream_add(struct http_stream *stream, struct bytes bytes)
+{
+	ck_assert(!stream->ended);
+	buffer_add_bytes(&stream->out, bytes);
+	ck_assert(!stream->out.overflow);
+}
+
+void stream_end(struct http_stream *stream)
+{
+	stream->ended = true;
+}
+
+static void take(void)
+{
+	buffer_add_bytes(&taken, buffer_bytes(&client.out));
+	buffer_clear(&client.out);
+	if (!client.ended)
+		client.on_drained(&client);
+}
+
+static void go_away(void)
+{
+	client.on_closed(&client);
+	buffer_close(&client.out);
+	buffer_close(&taken);
+}
+
+static size_t count_events(const char *name)
+{
+	char line[40];
+	size_t count = 0;
+
+	snprintf(line, sizeof line, "event: %s\n", name);
+	for (const char *at = buffer_text(&taken); (at = strstr(at, line)) != NULL; at++)
+		count++;
+	return count;
+}
+
 static void begin(void)
 {
 	token_spool_init(&spool);
@@ -154,6 +212,61 @@ START_TEST(many_short_ones)
 }
 END_TEST
 
+/* A stream tells each of very many attempts once, as they come, though it is drained after each of them, and remembers none that is gone. */
+START_TEST(a_stream_of_many)
+{
+	begin();
+	token_spool_stream(&spool, NULL, "a", NULL, false);
+	for (unsigned i = 0; i < TOKEN_ATTEMPTS_MAX + 10; i++) {
+		struct activity activity = activity_of("a", "/do/0/x@1", i + 1);
+		add(&activity, "x");
+		take();
+		token_spool_end(&spool, &activity);
+	}
+	ck_assert_uint_eq(spool.told_count, TOKEN_ATTEMPTS_MAX);
+	token_spool_on_run_ended(&spool, "a");
+	take();
+	ck_assert(client.ended);
+	ck_assert_uint_eq(count_events("attempt"), TOKEN_ATTEMPTS_MAX + 10);
+	ck_assert_uint_eq(count_events("text"), TOKEN_ATTEMPTS_MAX + 10);
+	ck_assert_uint_eq(count_events("end"), TOKEN_ATTEMPTS_MAX + 10);
+	go_away();
+	ck_assert_uint_eq(spool.told_count, 0);
+	end();
+}
+END_TEST
+
+/* A stream that comes late, to many attempts and a long text, has all of it once it is drained often enough, also what was added while it was full. */
+START_TEST(a_stream_that_lags)
+{
+	struct activity activities[2000], last = activity_of("a", "/do/1/y@1", 1);
+	unsigned drains = 0;
+
+	begin();
+	for (unsigned i = 0; i < COUNT_OF(activities); i++) {
+		activities[i] = activity_of("a", "/do/0/x@1", i + 1);
+		add(&activities[i], "x");
+	}
+	token_spool_stream(&spool, NULL, "a", NULL, false);
+	ck_assert(stream_is_full(&client));
+	add_many(&last, 'y', TOKEN_ATTEMPT_MAX / 2);
+	add(&activities[0], "x");
+	for (unsigned i = 0; i < COUNT_OF(activities); i++)
+		token_spool_end(&spool, &activities[i]);
+	token_spool_end(&spool, &last);
+	token_spool_on_run_ended(&spool, "a");
+	while (!client.ended && ++drains < 1000)
+		take();
+	take();
+	ck_assert(client.ended);
+	ck_assert_uint_eq(count_events("attempt"), COUNT_OF(activities) + 1);
+	ck_assert_uint_eq(count_events("end"), COUNT_OF(activities) + 1);
+	ck_assert_uint_gt(taken.len, TOKEN_ATTEMPT_MAX / 2);
+	go_away();
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("daemon-token_spool");
@@ -165,6 +278,8 @@ int main(void)
 	tcase_add_test(tests, long_texts_lose_their_front);
 	tcase_add_test(tests, room_for_all);
 	tcase_add_test(tests, many_short_ones);
+	tcase_add_test(tests, a_stream_of_many);
+	tcase_add_test(tests, a_stream_that_lags);
 	suite_add_tcase(suite, tests);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

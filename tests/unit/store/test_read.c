@@ -189,6 +189,8 @@ static void read_pages(struct store_reader *reader, struct fixture *f, void *arg
 		{{.status = "running"}, RUNS / 10},
 		{{.status = "completed"}, RUNS / 2},
 		{{.status = "waiting"}, 0},
+		{{.is_open = true}, RUNS / 5},
+		{{.is_open = true, .status = "faulted"}, 0},
 		{{.status = "nonsense' OR 1=1 --"}, 0},
 		{{.name = "even"}, RUNS / 2},
 		{{.name = "even", .status = "faulted"}, RUNS / 10},
