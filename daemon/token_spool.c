@@ -309,10 +309,13 @@ static void add_text(struct channel *channel, struct bytes text)
 {
 	size_t over, from;
 
-	if (text.len > TOKEN_ATTEMPT_MAX) {
-		channel->gone += channel->text.len + text.len - TOKEN_ATTEMPT_MAX;
+	if (text.len > TOKEN_ATTEMPT_MAX) { /* an answer that came whole */
+		from = text.len - TOKEN_ATTEMPT_MAX;
+		while (from < text.len && (text.data[from] & 0xC0) == 0x80)
+			from++;
+		channel->gone += channel->text.len + from;
 		buffer_clear(&channel->text);
-		text = (struct bytes){text.data + text.len - TOKEN_ATTEMPT_MAX, TOKEN_ATTEMPT_MAX};
+		text = (struct bytes){text.data + from, text.len - from};
 	}
 	if (channel->text.len + text.len > TOKEN_ATTEMPT_MAX) {
 		/* More than has to go, so that it does not happen with each token; no character is cut. */

@@ -154,6 +154,16 @@ START_TEST(long_texts_lose_their_front)
 	attempt = json_at(attempts_of("a", NULL), 0);
 	ck_assert_uint_eq(json_get(attempt, "text")->string.len, TOKEN_ATTEMPT_MAX);
 	ck_assert_double_eq(json_get_number(attempt, "offset", 0), (TOKEN_ATTEMPT_MAX / 3 + 1) * 3 + 5);
+	/* Such a piece is cut between two characters as well. */
+	struct buffer piece;
+	buffer_init(&piece, 4 * TOKEN_ATTEMPT_MAX);
+	for (size_t i = 0; i < TOKEN_ATTEMPT_MAX / 2; i++)
+		buffer_add_text(&piece, "€");
+	token_spool_add(&spool, &activity, buffer_bytes(&piece), false);
+	buffer_close(&piece);
+	attempt = json_at(attempts_of("a", NULL), 0);
+	ck_assert_uint_eq(json_get(attempt, "text")->string.len, TOKEN_ATTEMPT_MAX / 3 * 3);
+	ck_assert_uint_eq((size_t)json_get_number(attempt, "offset", 0) + TOKEN_ATTEMPT_MAX / 3 * 3, (TOKEN_ATTEMPT_MAX / 3 + 1) * 3 + 5 + TOKEN_ATTEMPT_MAX + TOKEN_ATTEMPT_MAX / 2 * 3);
 	end();
 }
 END_TEST
