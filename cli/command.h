@@ -76,6 +76,7 @@ const char *command_option_at(const struct command *command, const char *name, s
 /* STATUS_USAGE with a message on nonsense. The value is left alone when the option was not given. */
 int command_number(struct command *command, const char *name, uint64_t max, uint64_t *value);
 int command_duration(struct command *command, const char *name, int64_t *ms);
+int command_read_wait(struct command *command, int64_t *timeout_ms); /* of --timeout, which is refused without --wait; -1: no limit */
 /* The word of a list that is nearest to what was typed; NULL when none is near. */
 const char *nearest_word(const char *typed, const char *const *words, size_t count);
 

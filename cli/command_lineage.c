@@ -4,21 +4,13 @@
 #include "cli/command.h"
 #include "workflow/base/id.h"
 
-static int read_wait(struct command *command, int64_t *timeout_ms)
-{
-	*timeout_ms = -1;
-	if (!command_flag(command, "wait") && command_option(command, "timeout") != NULL)
-		return command_fail(command, STATUS_USAGE, NULL, "--timeout goes with --wait: it limits the waiting, not the run");
-	return command_duration(command, "timeout", timeout_ms);
-}
-
 int command_retry(struct command *command)
 {
 	struct json *body = json_object(&command->arena);
 	const char **ids, *reason = command_option(command, "reason");
 	size_t count;
 	int64_t timeout_ms;
-	int worst = STATUS_OK, status = read_wait(command, &timeout_ms);
+	int worst = STATUS_OK, status = command_read_wait(command, &timeout_ms);
 
 	if (status != STATUS_OK || (status = command_read_ids(command, 0, &ids, &count)) != STATUS_OK)
 		return status;
@@ -112,7 +104,7 @@ int command_fork(struct command *command)
 	const char *of = command->arguments[0], *from = command_option(command, "from"), *id = command_option(command, "id"), *reason = command_option(command, "reason"),
 		   *input_text = command_option(command, "input"), *children = command_option(command, "children");
 	int64_t timeout_ms;
-	int status = read_wait(command, &timeout_ms);
+	int status = command_read_wait(command, &timeout_ms);
 
 	if (status != STATUS_OK || (status = command_check_run_id(command, of)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK)
 		return status;

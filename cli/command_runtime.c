@@ -123,13 +123,12 @@ static bool is_state(const struct json *runtime, const char *state)
 	return text != NULL && strcmp(text, state) == 0;
 }
 
-/* Until what was asked for has come about, or will not. */
-static int await_state(struct command *command, const char *state, struct json **runtime)
+/* Until what was asked for has come about, or will not; left_ms: -1 without a limit. */
+static int await_state(struct command *command, const char *state, int64_t left_ms, struct json **runtime)
 {
 	const char *name = command->arguments[0];
-	int64_t left_ms = 0;
-	bool limited = command_option(command, "timeout") != NULL;
-	int status = limited ? command_duration(command, "timeout", &left_ms) : STATUS_OK;
+	bool limited = left_ms >= 0;
+	int status = STATUS_OK;
 	for (; status == STATUS_OK; left_ms -= LOOK_MS) {
 		if (is_state(*runtime, state))
 			return STATUS_OK;
@@ -150,14 +149,18 @@ static int order(struct command *command, const char *verb, const char *state)
 {
 	struct json *answer, *body = json_object(&command->arena);
 	const char *name = command->arguments[0], *reason = command_option(command, "reason");
+	int64_t timeout_ms;
+	int status = command_read_wait(command, &timeout_ms);
+	if (status != STATUS_OK)
+		return status;
 	if (reason != NULL && !utf8_valid(bytes_text(reason), NULL))
 		return command_fail(command, STATUS_USAGE, NULL, "--reason: not UTF-8");
 	if (strcmp(verb, "start") != 0 && !command_confirm(command, "%s runtime %s: what is in flight there is tried again later?", strcmp(verb, "stop") == 0 ? "Stop" : "Reload", name))
 		return STATUS_ERROR;
 	json_set_text(&command->arena, body, "reason", reason);
-	int status = command_post(command, path_of(command, "/v1/runtimes/", name, arena_printf(&command->arena, "/%s", verb)), body, &answer);
+	status = command_post(command, path_of(command, "/v1/runtimes/", name, arena_printf(&command->arena, "/%s", verb)), body, &answer);
 	if (status == STATUS_OK && command_flag(command, "wait"))
-		status = await_state(command, state, &answer);
+		status = await_state(command, state, timeout_ms, &answer);
 	if (status != STATUS_OK || command->output.format != FORMAT_TEXT)
 		return status != STATUS_OK ? status : print_answer(command, answer);
 	output_line(&command->output, "%s", json_get_text(json_get(answer, "launch"), "state"));

@@ -40,7 +40,10 @@ static void print_event(struct watching *watching, const char *name, const struc
 {
 	struct output *output = &watching->command->output;
 
-	if (output->format != FORMAT_TEXT) {
+	if (output->format == FORMAT_IDS) {
+		if (strcmp(name, "attempt") == 0)
+			output_line(output, "%s", json_get_text(data, "step"));
+	} else if (output->format != FORMAT_TEXT) {
 		struct json *line = json_copy(&watching->arena, data);
 		enum output_format format = output->format;
 		json_set_text(&watching->arena, line, "event", name);
@@ -130,17 +133,21 @@ int command_tokens(struct command *command)
 			output_json(&command->output, answer);
 		for (size_t i = 0; i < json_count(attempts) && command->output.format != FORMAT_JSON; i++) {
 			const struct json *attempt = json_at(attempts, i);
-			if (command->output.format != FORMAT_TEXT) {
+			if (command->output.format == FORMAT_JSONL)
 				output_json(&command->output, attempt);
+			else if (command->output.format == FORMAT_IDS)
+				output_line(&command->output, "%s", json_get_text(attempt, "step"));
+			if (command->output.format != FORMAT_TEXT)
 				continue;
-			}
 			if (json_get_text(attempt, "reasoning") != NULL)
 				print_piece(&watching, attempt, json_get_text(attempt, "reasoning"), " (reasoning)");
 			print_piece(&watching, attempt, json_get_text(attempt, "text"), "");
 		}
 		if (watching.in_line)
 			output_text(&command->output, "\n");
-		if (json_count(attempts) == 0)
+		if (json_count(attempts) == 0 && step != NULL)
+			output_note(&command->output, "the daemon has no tokens of task %s of run %s; `reprise tokens %s -o ids` names the tasks of which it has some", step, id, id);
+		else if (json_count(attempts) == 0)
 			output_note(&command->output, "the daemon has no tokens of run %s: texts are kept while an attempt writes and until others need the room; `reprise result %s` has what came of it", id, id);
 		arena_close(&watching.arena);
 	}

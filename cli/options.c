@@ -341,8 +341,12 @@ int command_parse(struct command *command, int argc, char **argv, bool *help)
 		return command_fail(command, STATUS_USAGE, usage, "%s: an argument is missing", verb->name);
 	if (command->argument_count > verb->arguments_max)
 		return command_fail(command, STATUS_USAGE, usage, "%s: one argument too many: %s", verb->name, command->arguments[verb->arguments_max]);
-	if (verb->arguments_max == 1 && command->argument_count == 1 && strstr(verb->arguments, "RUN") != NULL)
+	if (command->argument_count == 1 && (strcmp(verb->arguments, "RUN") == 0 || strcmp(verb->arguments, "[RUN]") == 0))
 		return command_check_run_id(command, command->arguments[0]);
+	/* As in `reprise runtime stop "$NAME"`, where a path without the name would mean something else. */
+	for (size_t i = 0; i < command->argument_count; i++)
+		if (command->arguments[i][0] == '\0')
+			return command_fail(command, STATUS_USAGE, usage, "%s: argument %zu is empty", verb->name, i + 1);
 	return STATUS_OK;
 }
 
@@ -393,6 +397,14 @@ int command_duration(struct command *command, const char *name, int64_t *ms)
 	if (duration_parse(text, ms, &error) != 0)
 		return command_fail(command, STATUS_USAGE, "examples: 250ms, 30s, 5m, PT1H", "--%s %s: %s", name, text, error.message);
 	return STATUS_OK;
+}
+
+int command_read_wait(struct command *command, int64_t *timeout_ms)
+{
+	*timeout_ms = -1;
+	if (!command_flag(command, "wait") && command_option(command, "timeout") != NULL)
+		return command_fail(command, STATUS_USAGE, NULL, "--timeout goes with --wait: it limits the waiting alone");
+	return command_duration(command, "timeout", timeout_ms);
 }
 
 /* ---- Help ---- */

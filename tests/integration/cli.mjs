@@ -913,6 +913,13 @@ await test('definitions and runtimes are added, listed, shown and probed', async
 	equal([asked.at(-1).method, asked.at(-1).path, JSON.parse(asked.at(-1).body)], ['POST', '/v1/runtimes/r/stop', { reason: 'a driver' }], 'what is asked');
 	serve(() => [200, { ...launched, launch: { ...launched.launch, state: 'starting' } }]);
 	await expects(7, ['runtime', 'reload', 'r', '--yes', '--wait', '--timeout', '300ms']);
+	const before = asked.length;
+	for (const words of [['stop', 'r', '--yes', '--wait', '--timeout', 'soon'], ['start', 'r', '--timeout', '5s'], ['stop', ''], ['probe', '']])
+		await expects(2, ['runtime', ...words]);
+	equal(asked.length, before, 'what cannot be meant stops nothing');
+	check(/argument 1 is empty/.test((await expects(2, ['gate', ''])).errors), 'a gate of nothing');
+	serve(() => [404, { type: 'x', title: 'not-found', status: 404, detail: 'no runtime a b' }]);
+	check(!/run id/.test((await expects(4, ['gate', 'a b'])).errors), 'a runtime is no run');
 });
 
 await test('version tells both sides, and does not need the daemon', async () => {

@@ -109,6 +109,8 @@ await test('as text: the place, the words, side by side where sections are asked
 	match(daemon.cli('tokens', 'shown').stdout, /^\/do\/0\/answer@1, attempt 1 \(reasoning\)\nLet me think\. \n\n\/do\/0\/answer@1, attempt 1\nWörter 0 /, 'reasoning apart');
 	await daemon.post('/v1/runs?wait=20s', { id: 'pure', definition: definition('pure', [{ a: { set: { b: 1 } } }]), input: {} }, 201);
 	match(daemon.cli('tokens', 'pure').stderr, /has no tokens of run pure/, 'a run without any');
+	equal([daemon.cli('tokens', 'shown', '-o', 'ids').stdout, daemon.cli('tokens', 'shown', '-f', '-o', 'ids').stdout], ['/do/0/answer@1\n', '/do/0/answer@1\n'], 'ids are those of tasks');
+	match(daemon.cli('tokens', 'shown', '--step', 'answer').stderr, /no tokens of task answer of run shown; `reprise tokens shown -o ids` names/, 'another task');
 	equal(daemon.cli('tokens', 'nobody').code, 4, 'no such run');
 	problem(await daemon.ask('GET', '/v1/runs/nobody/tokens'), 404, /nobody/);
 	problem(await daemon.ask('GET', '/v1/runs/shown/tokens?what=1'), 400, /what/);
