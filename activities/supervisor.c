@@ -457,8 +457,7 @@ static void conclude_refusal(struct supervisor *supervisor, int status, int sign
 	json_set_text(arena, own->note.value, "advice", refusal->advice);
 	json_set(arena, own->note.value, "log", make_tail(supervisor, arena));
 	send_note(own);
-	detail_set(supervisor->detail, "%s: %s%s%s", refusal_name(refusal->class), refusal->line[0] != '\0' ? refusal->line : "it ended without a word",
-		   refusal->advice != NULL ? "; " : "", refusal->advice != NULL ? refusal->advice : "");
+	detail_set(supervisor->detail, "%s: %s%s%s", refusal_name(refusal->class), refusal->line, refusal->advice != NULL ? "; " : "", refusal->advice != NULL ? refusal->advice : "");
 	forget_process(supervisor);
 	if (!supervisor->ending && refusal_may_pass(refusal->class)) {
 		start_later(supervisor, RUNTIME_REFUSED, refusal_failure(refusal->class));
@@ -486,6 +485,15 @@ static void classify(struct supervisor *supervisor)
 	size_t count = runtime_log_lines(&supervisor->log, lines, REFUSAL_LINES_MAX);
 
 	refusal_classify(lines, count, &supervisor->refusal);
+}
+
+/* What its end alone says, where its log does not. */
+static void classify_end(struct refusal *refusal, int status, int signal_number)
+{
+	if (refusal->line[0] == '\0')
+		snprintf(refusal->line, sizeof(refusal->line), "it ended without a word, %s %d", signal_number != 0 ? "by signal" : "with status", signal_number != 0 ? signal_number : status);
+	if (refusal->class == REFUSAL_UNKNOWN && refusal->advice == NULL && status == 0 && signal_number == 0)
+		refusal->advice = "it has to stay in the foreground: one that goes into the background is ended";
 }
 
 static void note_stopped(struct supervisor *supervisor, int status, int signal_number, unsigned left)
@@ -522,6 +530,7 @@ static void on_exited(void *arg, int status, int signal_number, unsigned left)
 	runtime_log_finish(&supervisor->log);
 	if (supervisor->state == RUNTIME_STARTING) {
 		classify(supervisor);
+		classify_end(&supervisor->refusal, status, signal_number);
 		conclude_refusal(supervisor, status, signal_number);
 		return;
 	}

@@ -122,6 +122,12 @@ await test('what cannot be started at all is refused as a mistake of the configu
 	match((await becomes(daemon, 'refused', 'gone')).detail, /not-started: program \/no\/such\/program: No such file/, 'no program');
 	match((await becomes(daemon, 'refused', 'nowhere')).detail, /launch.workingFolder: No such file/, 'no folder');
 	match((await becomes(daemon, 'refused', 'plain')).detail, /Exec format error/, 'no program inside');
+	const silent = script => ({ ...plain.configuration, launch: { ...plain.configuration.launch, argv: ['/bin/sh', '-c', script], restart: { attempts: 0 } } });
+	const others = await daemonOf('silent', { background: silent('sleep 600 & exit 0'), status: silent('exit 3'), signal: silent('kill -KILL $$') });
+	equal((await becomes(others, 'refused', 'background')).detail, 'unknown: it ended without a word, with status 0; it has to stay in the foreground: one that goes into the background is ended', 'one that forks');
+	equal((await becomes(others, 'refused', 'status')).refusal, { class: 'unknown', line: 'it ended without a word, with status 3' }, 'an end without a word');
+	equal((await becomes(others, 'refused', 'signal')).detail, 'unknown: it ended without a word, by signal 9', 'a signal');
+	await others.stop();
 	await submit(daemon, 'one', 'gone');
 	const run = await daemon.ended('one');
 	equal(run.status, 'faulted', 'run');
