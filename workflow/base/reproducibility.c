@@ -348,10 +348,10 @@ static const char *agreed(const struct json *asks, const char *member, bool *dif
 	return value;
 }
 
-/* "none": each answer to an identical request said that nothing came from a cache; "prefix": some did; "unknown": not each said. */
+/* "none": each answer to an identical request said that nothing came from a cache; "prefix": some did; "unknown": not each said, or there is none. */
 static const char *cache_path(const struct json *asks)
 {
-	const char *path = "none";
+	const char *path = NULL;
 
 	for (size_t i = 0; i < json_count(asks); i++) {
 		const struct json *ask = json_at(asks, i);
@@ -362,8 +362,10 @@ static const char *cache_path(const struct json *asks)
 			return "prefix";
 		if (cached < 0)
 			path = "unknown";
+		else if (!path)
+			path = "none";
 	}
-	return path;
+	return path ? path : "unknown";
 }
 
 /* Of the identical requests: the class of the first failure, and whether all failed because the runtime would not start or take them. */

@@ -207,6 +207,7 @@ START_TEST(what_a_report_holds)
 	report = gate_report(&arena, asks_of("a!"), 0);
 	ck_assert_str_eq(json_get_text(report, "reason"), "1 of 2 requests got no answer that counts, the first: truncated: why");
 	ck_assert_str_eq(json_get_text(json_get(gate_report(&arena, asks_of("ac"), 0), "conditions"), "cachePath"), "prefix");
+	ck_assert_str_eq(json_get_text(json_get(gate_report(&arena, asks_of("!!"), 0), "conditions"), "cachePath"), "unknown"); /* no answer said anything */
 	/* More answers than a report shows. */
 	report = gate_report(&arena, asks_of("abcdefghijklmnopqrstuvwxyz"), 0);
 	ck_assert_uint_eq(json_count(json_get(report, "answers")), GATE_ANSWERS_MAX);
