@@ -78,9 +78,31 @@ static struct json *compare(const struct inference *inference, const struct json
 	return differs;
 }
 
-static const struct gate *find_gate(const struct inference *inference, const struct digest *of, struct arena *arena, struct json **differs)
+static bool is_listed(const struct json *list, const char *name)
+{
+	for (size_t i = 0; i < json_count(list); i++)
+		if (json_is(json_at(list, i), JSON_STRING) && strcmp(json_at(list, i)->string.text, name) == 0)
+			return true;
+	return false;
+}
+
+/* The first condition that is another and must not be; NULL: none. Only the answer tells of the cache. */
+static const char *first_objection(const struct json *differs, const struct json *may_differ, bool answered)
+{
+	for (size_t i = 0; i < json_count(differs); i++) {
+		const char *condition = json_at(differs, i)->string.text;
+		if (!is_listed(may_differ, condition) && (answered || strcmp(condition, "cachePath") != 0))
+			return condition;
+	}
+	return NULL;
+}
+
+/* The newest gate of the configuration that was taken under the same conditions; else the newest one of which those differ alone that may; else the newest. */
+static const struct gate *find_gate(const struct inference *inference, const struct digest *of, const struct json *may_differ, bool answered, struct arena *arena,
+				    struct json **differs)
 {
 	const struct gate *found = NULL;
+	bool fits = false;
 	char configuration[DIGEST_TEXT_LEN + 1];
 
 	digest_text(of, configuration);
@@ -91,11 +113,13 @@ static const struct gate *find_gate(const struct inference *inference, const str
 		if (strcmp(json_get_text(gate->report, "configuration"), configuration) != 0)
 			continue;
 		names = compare(inference, gate->report, arena);
-		if (found == NULL || json_count(names) == 0) {
+		bool is_exact = first_objection(names, NULL, answered) == NULL, fits_too = first_objection(names, may_differ, answered) == NULL;
+		if (found == NULL || is_exact || (fits_too && !fits)) {
 			found = gate;
+			fits = fits_too;
 			*differs = names;
 		}
-		if (json_count(names) == 0)
+		if (is_exact)
 			break;
 	}
 	return found;
@@ -105,7 +129,7 @@ struct json *gates_describe(const struct inference *inference, struct arena *are
 {
 	static const char *const copied[] = {"class", "requests", "distinct", "upperBound95", "measuredOn", "conditions"};
 	struct json *json = json_object(arena), *differs = NULL;
-	const struct gate *gate = find_gate(inference, &inference->configuration->digest, arena, &differs);
+	const struct gate *gate = find_gate(inference, &inference->configuration->digest, NULL, true, arena, &differs);
 
 	if (gate == NULL) {
 		json_set_text(arena, json, "class", reproducibility_class_name(CLASS_UNMEASURED));
@@ -122,38 +146,28 @@ struct json *gates_describe(const struct inference *inference, struct arena *are
 
 /* ---- What a definition demands ---- */
 
-static bool is_listed(const struct json *list, const char *name)
-{
-	for (size_t i = 0; i < json_count(list); i++)
-		if (json_is(json_at(list, i), JSON_STRING) && strcmp(json_at(list, i)->string.text, name) == 0)
-			return true;
-	return false;
-}
-
 const char *gates_refuse(const struct inference *inference, const struct configuration *configuration, bool answered, struct arena *arena)
 {
 	const struct json *required = inference->required, *may_differ = json_get(required, "mayDiffer");
 	const char *word = json_is(required, JSON_STRING) ? required->string.text : json_get_text(required, "class"), *name = inference->runtime->config.name;
 	enum reproducibility_class wanted, measured;
 	struct json *differs = NULL;
+	const char *condition;
 	const struct gate *gate;
 
 	if (required == NULL || required->type == JSON_NULL)
 		return NULL;
 	if (!reproducibility_class_parse(word, &wanted) || wanted < CLASS_UNSTABLE)
 		return "requireClass is none of byte-stable, json-stable, solo-only and unstable";
-	gate = find_gate(inference, &configuration->digest, arena, &differs);
+	gate = find_gate(inference, &configuration->digest, may_differ, answered, arena, &differs);
 	if (gate == NULL)
 		return arena_printf(arena, "requireClass %s: the configuration of runtime %s is unmeasured; `reprise gate %s` measures it", word, name, name);
 	CHECK(reproducibility_class_parse(json_get_text(gate->report, "class"), &measured));
 	if (!reproducibility_holds(measured, wanted, inference->slot.solo != NULL))
 		return arena_printf(arena, "requireClass %s: the configuration of runtime %s was measured as %s (gate %.12s)", word, name, json_get_text(gate->report, "class"), gate->id);
-	for (size_t i = 0; i < json_count(differs); i++) {
-		const char *condition = json_at(differs, i)->string.text;
-		if (is_listed(may_differ, condition) || (!answered && strcmp(condition, "cachePath") == 0)) /* only the answer tells */
-			continue;
+	condition = first_objection(differs, may_differ, answered);
+	if (condition != NULL)
 		return arena_printf(arena, "requireClass %s: gate %.12s of runtime %s was taken under another condition: %s; take one under this one, or list it in requireClass.mayDiffer", word,
 				    gate->id, name, condition);
-	}
 	return NULL;
 }

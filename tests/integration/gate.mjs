@@ -160,6 +160,11 @@ await test('work that demands a class is done only where a gate found it, alone 
 	done = await run('seeded', 'byte-stable', { sampling: { seed: 43 } });
 	match(done.error.detail, /another condition: sampling; take one under this one, or list it in requireClass\.mayDiffer/, 'another seed');
 	equal((await run('may', { class: 'byte-stable', mayDiffer: ['sampling'] }, { sampling: { seed: 43 } })).status, 'completed', 'which may be so');
+	const other = join(own.folder, 'other.json');
+	writeFileSync(other, JSON.stringify({ prompt: 'Say it.', sampling: { seed: 7 } }));
+	equal(own.cli('gate', 'r', '-n', '2', '--request', other).code, 0, 'a newer gate, under other conditions');
+	equal((await run('older', 'byte-stable')).status, 'completed', 'which takes nothing from the one that was taken under these');
+	equal((await run('older-may', { class: 'byte-stable', mayDiffer: ['sampling'] }, { sampling: { seed: 43 } })).status, 'completed', 'nor from the one whose conditions may differ');
 	await sim.script({ seed: 1, answer: { mode: 'weighted', answers: [{ text: 'A' }, { text: 'B' }] } });
 	equal(own.cli('gate', 'r').code, 24, 'another gate');
 	done = await run('unstable', 'byte-stable');
