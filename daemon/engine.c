@@ -1173,6 +1173,20 @@ static int read_snapshot(struct run_live *live, struct bytes bytes, struct error
 	return 0;
 }
 
+/* Without a new one; the one that is there goes with the run's end. True: this decision ends it. */
+static bool drop_snapshot(struct run *run)
+{
+	struct run_live *live = run->live;
+	bool ends = false;
+
+	for (size_t i = 0; i < live->decision.effect_count; i++)
+		ends |= live->decision.effects[i].kind == EFFECT_RUN_ENDED;
+	live->append.snapshot = (struct bytes){0};
+	live->append.snapshot_run = run->id;
+	live->append.forget_snapshot = ends && live->has_snapshot;
+	return ends;
+}
+
 /* The state before this decision goes along with its entries, every so often: one write costs no sync of its own. How often grows with what
  * is written, so that each entry pays the same. */
 static void add_snapshot(struct run *run)
@@ -1180,13 +1194,7 @@ static void add_snapshot(struct run *run)
 	struct run_live *live = run->live;
 	uint64_t apart = run->engine->config.snapshot_entries + live->state.instance_count / 4;
 
-	live->append.snapshot = (struct bytes){0};
-	live->append.snapshot_run = run->id;
-	bool ends = false;
-	for (size_t i = 0; i < live->decision.effect_count; i++)
-		ends |= live->decision.effects[i].kind == EFFECT_RUN_ENDED;
-	live->append.forget_snapshot = ends && live->has_snapshot;
-	if (ends || run->reopening || live->state.entry_count < live->snapshot_entries + apart)
+	if (drop_snapshot(run) || run->reopening || live->state.entry_count < live->snapshot_entries + apart)
 		return;
 	buffer_clear(&live->snapshot);
 	print_snapshot(live, &live->snapshot);
@@ -2418,8 +2426,7 @@ static bool gather_entries(struct engine *engine, struct tree_work *work)
 			for (size_t k = 0; k < live->append.entry_count; k++)
 				for (size_t v = 0; v < live->append.entries[k].value_count; v++)
 					bytes += live->append.entries[k].values[v].size;
-			add_snapshot(run); /* none is taken, but one that is there goes with the run's end */
-			live->append.snapshot = (struct bytes){0};
+			drop_snapshot(run); /* one for each of so many would hold up the loop */
 			if (live->append.forget_snapshot)
 				forget[work->append.forget_also_count++] = work->ids[i];
 		}
