@@ -50,6 +50,69 @@ const struct sampling_field *adapter_sampling_field(const struct runtime_adapter
 
 /* ---- Facts ---- */
 
+/* The tree and not its print: a peer may choose numbers that take long to be printed. */
+static void add_tree(struct digest_stream *stream, const struct json *json)
+{
+	uint8_t type = (uint8_t)json->type;
+	uint64_t len = json_count(json);
+
+	digest_stream_add(stream, (struct bytes){&type, sizeof(type)});
+	switch (json->type) {
+	case JSON_NULL:
+		break;
+	case JSON_BOOLEAN:
+		type = json->boolean;
+		digest_stream_add(stream, (struct bytes){&type, sizeof(type)});
+		break;
+	case JSON_NUMBER:
+		digest_stream_add(stream, (struct bytes){(const uint8_t *)&json->number, sizeof(json->number)});
+		break;
+	case JSON_STRING:
+		len = json->string.len;
+		digest_stream_add(stream, (struct bytes){(const uint8_t *)&len, sizeof(len)});
+		digest_stream_add(stream, (struct bytes){(const uint8_t *)json->string.text, json->string.len});
+		break;
+	case JSON_ARRAY:
+		digest_stream_add(stream, (struct bytes){(const uint8_t *)&len, sizeof(len)});
+		for (size_t i = 0; i < len; i++)
+			add_tree(stream, json_at(json, i));
+		break;
+	case JSON_OBJECT:
+		digest_stream_add(stream, (struct bytes){(const uint8_t *)&len, sizeof(len)});
+		for (size_t i = 0; i < len; i++) {
+			const struct json_member *member = &json->object.members[i];
+			uint64_t name_len = member->name_len;
+
+			digest_stream_add(stream, (struct bytes){(const uint8_t *)&name_len, sizeof(name_len)});
+			digest_stream_add(stream, (struct bytes){(const uint8_t *)member->name, member->name_len});
+			add_tree(stream, member->value);
+		}
+		break;
+	}
+}
+
+/* A peer may tell anything, but a record has to be kept and shown. What is another value still gives another record. */
+static struct json *shorten(struct arena *arena, struct json *value)
+{
+	char hex[DIGEST_HEX_LEN + 1];
+	struct digest_stream stream;
+	struct buffer printed;
+	struct digest digest;
+	bool fits;
+
+	buffer_init(&printed, FACT_LEN_MAX);
+	json_print(value, &printed);
+	fits = !printed.overflow;
+	buffer_close(&printed);
+	if (fits)
+		return value;
+	digest_stream_init(&stream);
+	add_tree(&stream, value);
+	digest = digest_stream_finish(&stream);
+	digest_hex(&digest, hex);
+	return json_printf(arena, "more than %d bytes (FACT_LEN_MAX), told from others by %s", FACT_LEN_MAX, hex);
+}
+
 void facts_set(struct runtime_facts *facts, const char *place, struct json *value, const char *source)
 {
 	char group[2] = {place[0], '\0'};
@@ -66,7 +129,7 @@ void facts_set(struct runtime_facts *facts, const char *place, struct json *valu
 		json_set(facts->arena, facts->fields, group, fields);
 	}
 	field = json_object(facts->arena);
-	json_set(facts->arena, field, "value", value);
+	json_set(facts->arena, field, "value", shorten(facts->arena, value));
 	json_set_text(facts->arena, field, "source", source);
 	json_set(facts->arena, fields, place + 2, field);
 }

@@ -7,7 +7,8 @@
 #include "workflow/base/failure.h"
 #include "workflow/base/json.h"
 
-enum { ADAPTER_PROBES_MAX = 8, ADAPTER_STOP_MAX = 4, ADAPTER_COUNT_STEPS_MAX = 2, ADAPTER_MODELS_MAX = 1000 };
+enum { ADAPTER_PROBES_MAX = 8, ADAPTER_STOP_MAX = 4, ADAPTER_COUNT_STEPS_MAX = 2, ADAPTER_MODELS_MAX = 1000,
+       FACT_LEN_MAX = 64 << 10 /* bytes of one value of a record, printed; of a longer one only that, and what tells it from others */ };
 
 /* What a runtime may have no field for; the request is then made without. WITHOUT_SCHEMA: no rung of the ladder is any good. */
 enum { WITHOUT_STREAM_OPTIONS = 1, WITHOUT_SCHEMA = 2 };
@@ -49,7 +50,7 @@ struct runtime_facts {
 	bool is_unloaded; /* a request would load the model first: a probe must not */
 	struct json *fields; /* {group: {field: {"value", "source"}}}, or NULL */
 };
-/* Reported: `place` is "B.arch". A value of NULL says nothing; a later one replaces an earlier one. */
+/* Reported: `place` is "B.arch". A value of NULL says nothing; a later one replaces an earlier one. See FACT_LEN_MAX. */
 void facts_set(struct runtime_facts *facts, const char *place, struct json *value, const char *source);
 void facts_set_text(struct runtime_facts *facts, const char *place, const char *text, const char *source); /* NULL or "": nothing */
 void facts_set_copy(struct runtime_facts *facts, const char *place, const struct json *from, const char *name, const char *source);

@@ -1028,7 +1028,7 @@ static bool print_scalar(const struct json *json, struct buffer *out)
 
 void json_print(const struct json *json, struct buffer *out)
 {
-	if (print_scalar(json, out) || out->overflow)
+	if (out->overflow || print_scalar(json, out))
 		return;
 	if (json->type == JSON_ARRAY) {
 		buffer_add_char(out, '[');
@@ -1091,7 +1091,7 @@ static void print_pretty(const struct json *json, size_t depth, struct buffer *o
 	size_t count = json_count(json);
 	bool array = json->type == JSON_ARRAY;
 
-	if (print_scalar(json, out) || out->overflow)
+	if (out->overflow || print_scalar(json, out))
 		return;
 	buffer_add_char(out, array ? '[' : '{');
 	for (size_t i = 0; i < count; i++) {

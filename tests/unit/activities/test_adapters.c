@@ -6,6 +6,7 @@
 #include "activities/adapter.h"
 #include "activities/configuration.h"
 #include "activities/lines.h"
+#include "activities/runtimes.h"
 #include "workflow/base/check.h"
 
 static const struct runtime_adapter *const adapters[] = {&openai_adapter, &vllm_adapter, &llamacpp_adapter, &ollama_adapter, &sglang_adapter, &lmstudio_adapter};
@@ -503,6 +504,60 @@ START_TEST(learning_is_no_contradiction)
 }
 END_TEST
 
+/* Of a value longer than FACT_LEN_MAX a record has what tells it from others alone: another one gives another record. */
+START_TEST(long_values_are_told_apart)
+{
+	struct runtime_facts facts = {.arena = &arena};
+	char *text = arena_zero(&arena, FACT_LEN_MAX);
+
+	memset(text, 'x', FACT_LEN_MAX - 1);
+	text[FACT_LEN_MAX - 2] = '\0'; /* with its quotation marks just as long */
+	facts_set_text(&facts, "B.fits", text, "s");
+	ck_assert_str_eq(json_get_text(json_get(json_get(facts.fields, "B"), "fits"), "value"), text);
+	text[FACT_LEN_MAX - 2] = 'x';
+	facts_set_text(&facts, "B.long", text, "s");
+	text[0] = 'y';
+	facts_set_text(&facts, "B.other", text, "s");
+	ck_assert_int_eq(strncmp(json_get_text(json_get(json_get(facts.fields, "B"), "long"), "value"), "more than 65536 bytes (FACT_LEN_MAX), told from others by ", 58), 0);
+	ck_assert_str_ne(json_get_text(json_get(json_get(facts.fields, "B"), "long"), "value"), json_get_text(json_get(json_get(facts.fields, "B"), "other"), "value"));
+}
+END_TEST
+
+static struct bytes join(const char *before, const char *large, const char *after)
+{
+	return bytes_text(arena_printf(&arena, "%s%s%s", before, large, after));
+}
+
+/* Whatever a runtime tells of itself, in answers as long as may be, its record is one that can be kept. */
+START_TEST(the_largest_record_can_be_kept)
+{
+	struct runtime_facts facts = {.arena = &arena, .wanted = "m"};
+	struct runtime_config config = {.name = "r", .kind = "ollama", .url = "http://192.0.2.1:1", .model = "m"};
+	struct weights weights = {0};
+	struct configuration_input input = {.config = &config, .adapter = &ollama_adapter, .facts = &facts, .weights = &weights};
+	struct configuration *configuration;
+	char *large = arena_zero(&arena, PROBE_BODY_MAX);
+	struct buffer record;
+
+	large[0] = '['; /* a number of four bytes that its canonical form needs 21 for */
+	for (size_t at = 1; at + 100 < PROBE_BODY_MAX; at += 5)
+		memcpy(large + at, "1e20,", 6);
+	large[strlen(large) - 1] = ']';
+	find_probe(&ollama_adapter, "/api/tags")->read(join("{\"models\":[{\"name\":\"m\",\"digest\":", large, "}]}"), &facts);
+	find_probe(&ollama_adapter, "/api/show")->read(join("{\"parameters\":", large, "}"), &facts);
+	find_probe(&ollama_adapter, "/api/ps")->read(join("{\"models\":[{\"name\":\"m\",\"context_length\":", large, "}]}"), &facts);
+	ck_assert_ptr_nonnull(json_get(json_get(facts.fields, "B"), "weights_digest"));
+	ck_assert_ptr_nonnull(json_get(json_get(facts.fields, "C"), "sampling_defaults"));
+	ck_assert_ptr_nonnull(json_get(json_get(facts.fields, "C"), "context_length"));
+	configuration = configuration_new(&input);
+	buffer_init(&record, ACTIVITY_BODY_MAX);
+	json_print(configuration->record, &record);
+	ck_assert(!record.overflow);
+	buffer_close(&record);
+	configuration_release(configuration);
+}
+END_TEST
+
 /* Every kind is in the registry, under its own name but for the simulator's. */
 START_TEST(kinds_are_registered)
 {
@@ -537,6 +592,8 @@ int main(void)
 	tcase_add_test(tests, lines_are_read);
 	tcase_add_test(tests, effective_beats_requested);
 	tcase_add_test(tests, learning_is_no_contradiction);
+	tcase_add_test(tests, long_values_are_told_apart);
+	tcase_add_test(tests, the_largest_record_can_be_kept);
 	tcase_add_test(tests, kinds_are_registered);
 	suite_add_tcase(suite, tests);
 	runner = srunner_create(suite);
