@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "workflow/base/json.h"
+
 enum {
 	LAUNCH_WATCHES_MAX = 16, /* probes of one runtime's watchdog */
 	LAUNCH_GRACE_MS_MAX = 10 * 60 * 1000,
@@ -50,3 +52,8 @@ struct launch_config {
 	const struct watch_config *watches;
 	size_t watch_count;
 };
+
+/* Of a secret only that it was given is ever shown or written down (runtimes.md 10): does an option or a variable of this name hold one? */
+bool launch_is_secret(const char *name, size_t len);
+/* Arguments with "(set)" in the place of each secret. */
+struct json *launch_argv_json(struct arena *arena, const char *const *argv);

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "activities/executable.h"
+#include "activities/launch.h"
 #include "activities/launcher.h"
 #include "activities/refusal.h"
 #include "activities/runtime_log.h"
@@ -195,40 +195,6 @@ static struct json *make_tail(const struct supervisor *supervisor, struct arena 
 
 /* ---- What was launched ---- */
 
-static bool ends_like_secret(const char *name, size_t len)
-{
-	static const char *const ends[] = {"key", "token", "secret", "password", "credentials"};
-
-	for (size_t i = 0; i < COUNT_OF(ends); i++) {
-		size_t end = strlen(ends[i]);
-
-		if (len >= end && strncasecmp(name + len - end, ends[i], end) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Of a key only that it was given is ever written down (runtimes.md 10). */
-static struct json *describe_argv(struct arena *arena, const char *const *argv)
-{
-	struct json *list = json_array(arena);
-	bool next_is_secret = false;
-
-	for (size_t i = 0; argv[i] != NULL; i++) {
-		size_t name = strcspn(argv[i], "=");
-		bool is_option = argv[i][0] == '-', is_secret = is_option && ends_like_secret(argv[i], name);
-
-		if (next_is_secret && !is_option)
-			json_add(arena, list, json_text(arena, "(set)"));
-		else if (is_secret && argv[i][name] == '=')
-			json_add(arena, list, json_printf(arena, "%.*s=(set)", (int)name, argv[i]));
-		else
-			json_add(arena, list, json_text(arena, argv[i]));
-		next_is_secret = is_secret && argv[i][name] == '\0';
-	}
-	return list;
-}
-
 static struct json *describe_env(struct arena *arena, const struct launch_config *config)
 {
 	struct json *object = json_object(arena);
@@ -240,7 +206,7 @@ static struct json *describe_env(struct arena *arena, const struct launch_config
 		for (size_t j = 0; config->inherited[j] != NULL; j++)
 			if (strncmp(config->inherited[j], config->env[i], len) == 0 && config->inherited[j][len] == '\0')
 				value = "(inherited)"; /* the daemon's own surroundings, and nobody's choice */
-		json_set_len(arena, object, config->env[i], len, json_text(arena, ends_like_secret(config->env[i], len) ? "(set)" : value));
+		json_set_len(arena, object, config->env[i], len, json_text(arena, launch_is_secret(config->env[i], len) ? "(set)" : value));
 	}
 	return object;
 }
@@ -273,7 +239,7 @@ static void describe_launched(struct supervisor *supervisor)
 		digest_hex(&executable->files[executable->file_count - 1].digest, hex);
 		add_field(arena, a, "interpreter_sha256", json_text(arena, hex), "measured", "the file that was executed");
 	}
-	add_field(arena, c, "argv", describe_argv(arena, supervisor->config->argv), "launched", "launch.argv");
+	add_field(arena, c, "argv", launch_argv_json(arena, supervisor->config->argv), "launched", "launch.argv");
 	env = describe_env(arena, supervisor->config);
 	add_field(arena, c, "env", env, "launched", "launch.env, launch.inherit");
 	if (json_get(env, "VLLM_BATCH_INVARIANT") != NULL)
@@ -479,6 +445,11 @@ static void refuse_start(struct supervisor *supervisor, enum refusal_class class
 	conclude_refusal(supervisor, 0, 0);
 }
 
+static void refuse_without_launcher(struct supervisor *supervisor)
+{
+	refuse_start(supervisor, REFUSAL_NOT_STARTED, "its reprise-launcher is gone", "start the daemon anew");
+}
+
 static void classify(struct supervisor *supervisor)
 {
 	struct bytes lines[REFUSAL_LINES_MAX];
@@ -560,6 +531,13 @@ static void on_exited(void *arg, int status, int signal_number, unsigned left)
 	close_if_over(supervisor);
 }
 
+/* What is nobody's child here is gone; of what came of it that is known which is in its process group. */
+static void end_adopted(struct supervisor *supervisor)
+{
+	kill(-supervisor->pid, SIGKILL);
+	on_exited(supervisor, 0, 0, 0);
+}
+
 /* It has a process: end it. The queue is held, and what is in flight is lost. */
 static void begin_stop(struct supervisor *supervisor, enum stop_why why, enum failure_class failure)
 {
@@ -596,7 +574,7 @@ static void on_log_due(struct deadline *deadline)
 	runtime_log_read(&supervisor->log);
 	/* Nobody tells when a process ends that is nobody's child. */
 	if (supervisor->adopted && !is_alive(supervisor->pid, supervisor->ticks)) {
-		on_exited(supervisor, 0, 0, 0);
+		end_adopted(supervisor);
 		return;
 	}
 	deadline_start(deadline, RUNTIME_LOG_EVERY_MS);
@@ -718,7 +696,7 @@ static void launch(struct supervisor *supervisor)
 	struct error error;
 
 	if (supervisor->launcher_lost) {
-		refuse_start(supervisor, REFUSAL_NOT_STARTED, "its reprise-launcher is gone", "start the daemon anew");
+		refuse_without_launcher(supervisor);
 		return;
 	}
 	snprintf(seconds, sizeof(seconds), "%lld", (long long)((config->grace_ms + 999) / 1000));
@@ -777,6 +755,8 @@ static void await_predecessor(struct supervisor *supervisor)
 		deadline_start(supervisor->step, SUPERVISOR_ALIVE_MS);
 		return;
 	}
+	if (supervisor->predecessor != 0)
+		kill(-supervisor->predecessor, SIGKILL); /* who has outlived it */
 	supervisor->predecessor = 0;
 	ask(supervisor); /* does somebody else answer there? */
 }
@@ -890,7 +870,7 @@ static void on_step_due(struct deadline *deadline)
 		if (is_alive(supervisor->pid, supervisor->ticks))
 			deadline_start(deadline, SUPERVISOR_ALIVE_MS);
 		else
-			on_exited(supervisor, 0, 0, 0);
+			end_adopted(supervisor);
 	}
 }
 
@@ -951,6 +931,7 @@ static void on_failed(void *arg, const char *why)
 static void on_lost(void *arg)
 {
 	struct supervisor *supervisor = arg;
+	bool was_launching = supervisor->launching;
 
 	supervisor->launcher_lost = true;
 	if (supervisor->ending && supervisor->closed)
@@ -963,6 +944,8 @@ static void on_lost(void *arg)
 	} else if (supervisor->state == RUNTIME_STOPPING && !supervisor->adopted) {
 		set_state(supervisor, RUNTIME_STOPPED);
 		close_if_over(supervisor);
+	} else if (supervisor->state == RUNTIME_STARTING && was_launching) {
+		refuse_without_launcher(supervisor); /* no answer follows */
 	}
 }
 

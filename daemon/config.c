@@ -15,6 +15,7 @@
 #include "activities/adapter.h"
 #include "activities/address.h"
 #include "activities/curl_loop.h"
+#include "activities/launch.h"
 #include "activities/launcher.h"
 #include "activities/watchdog.h"
 #include "workflow/base/check.h"
@@ -1642,26 +1643,17 @@ static void set_duration(struct arena *arena, struct json *object, const char *n
 	json_set(arena, object, name, json_printf(arena, ms % 1000 == 0 ? "%llds" : "%lldms", (long long)(ms % 1000 == 0 ? ms / 1000 : ms)));
 }
 
-static struct json *words_json(const char *const *words, struct arena *arena)
-{
-	struct json *list = json_array(arena);
-
-	for (size_t i = 0; words[i]; i++)
-		json_add(arena, list, json_text(arena, words[i]));
-	return list;
-}
-
-/* Of variables the names alone. */
+/* Of variables the names alone, of arguments no secret. */
 static struct json *launch_json(const struct launch_config *launch, struct arena *arena)
 {
 	struct json *json = json_object(arena), *env = json_array(arena), *ready = json_object(arena), *stop = json_object(arena), *restart = json_object(arena),
 		    *watchdog = json_array(arena);
 
-	json_set(arena, json, "argv", words_json(launch->argv, arena));
+	json_set(arena, json, "argv", launch_argv_json(arena, launch->argv));
 	for (size_t i = 0; launch->env[i]; i++)
 		json_add(arena, env, json_text_len(arena, launch->env[i], strcspn(launch->env[i], "=")));
 	json_set(arena, json, "env", env);
-	json_set(arena, json, "inherit", words_json(launch->inherited, arena));
+	json_set(arena, json, "inherit", launch_argv_json(arena, launch->inherited));
 	json_set_text(arena, json, "workingFolder", launch->folder ? launch->folder : "/");
 	json_set_text(arena, ready, "path", launch->ready_path);
 	set_duration(arena, ready, "within", launch->ready_ms);
@@ -1681,7 +1673,7 @@ static struct json *launch_json(const struct launch_config *launch, struct arena
 
 		json_set_text(arena, item, "name", watch->name);
 		if (watch->argv)
-			json_set(arena, item, "command", words_json(watch->argv, arena));
+			json_set(arena, item, "command", launch_argv_json(arena, watch->argv));
 		json_set_text(arena, item, "device", watch->device);
 		json_set_number(arena, item, "limit", watch->limit);
 		json_set_boolean(arena, item, "grow", watch->grow);

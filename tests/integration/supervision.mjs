@@ -42,6 +42,7 @@ const noted = async daemon => (await daemon.journal()).map(text => JSON.parse(te
 
 await test('a runtime is started, known to be ready, asked, and stopped with the daemon; each is an entry', async () => {
 	const r = await Launched.make({ readyAfterMs: 600 }, { env: { COLOUR: 'blue', MY_TOKEN: 'x' }, workingFolder: '/tmp' });
+	r.configuration.launch.argv.push('-eHF_TOKEN=abcdef');
 	const daemon = await daemonOf('launched', { r }, { env: { DAEMON_ONLY: 'secret' } });
 	await submit(daemon, 'early'); // waits in the queue: nothing is tried before it is ready
 	check(['starting', 'ready'].includes((await state(daemon)).state), 'it starts with the daemon');
@@ -55,7 +56,9 @@ await test('a runtime is started, known to be ready, asked, and stopped with the
 	equal(Object.keys(env).sort(), ['COLOUR', 'MY_TOKEN', 'PATH'], 'variables');
 	equal(cwd, '/tmp', 'working folder');
 	const found = (await daemon.get('/v1/runtimes')).runtimes[0], record = (await daemon.get(`/v1/provenance/${found.configuration}`)).record;
-	equal(record.C.argv, { basis: 'launched', source: 'launch.argv', value: r.configuration.launch.argv }, 'argv of the record');
+	const shown = [...r.configuration.launch.argv.slice(0, -1), '-eHF_TOKEN=(set)'];
+	equal(record.C.argv, { basis: 'launched', source: 'launch.argv', value: shown }, 'argv of the record');
+	equal((await daemon.get('/v1/config')).runtimes.r.launch.argv, shown, 'argv of the configuration');
 	equal(record.C.env.value, { COLOUR: 'blue', MY_TOKEN: '(set)', PATH: '(inherited)' }, 'variables of the record');
 	equal([record.A.binary_sha256.value, record.A.binary_sha256.basis], [sha256(readFileSync(r.program)), 'measured'], 'the script that was started');
 	equal(record.A.interpreter_sha256.value, sha256(readFileSync(process.execPath)), 'its interpreter');
@@ -236,7 +239,7 @@ await test('a daemon that is killed leaves nothing behind, and the next one star
 });
 
 await test('onDaemonExit: keep: it goes on, is adopted by the next daemon, and stopped by it; of another configuration it is ended first', async () => {
-	const r = await Launched.make({}, { onDaemonExit: 'keep' });
+	const r = await Launched.make({ child: 'group' }, { onDaemonExit: 'keep' });
 	const daemon = await daemonOf('kept', { r });
 	const { pid } = await becomes(daemon, 'ready');
 	await daemon.kill();
@@ -244,7 +247,8 @@ await test('onDaemonExit: keep: it goes on, is adopted by the next daemon, and s
 	const adopted = await becomes(daemon, 'ready');
 	equal([adopted.pid, adopted.adopted], [pid, true], 'adopted after a kill');
 	await daemon.stop();
-	check(alive(pid), 'it goes on');
+	const child = r.child;
+	check(alive(pid) && alive(child), 'it goes on');
 	await daemon.start();
 	equal((await becomes(daemon, 'ready')).pid, pid, 'adopted after a stop');
 	await submit(daemon, 'one');
@@ -255,8 +259,13 @@ await test('onDaemonExit: keep: it goes on, is adopted by the next daemon, and s
 	await daemon.start();
 	const other = await becomes(daemon, 'ready');
 	check(other.pid !== pid && !other.adopted && !alive(pid), 'another configuration: another process');
+	await until('what came of the first one is gone too', () => !alive(child));
+	await daemon.stop();
+	await daemon.start();
+	equal((await becomes(daemon, 'ready')).adopted, true, 'adopted');
 	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
 	check(!alive(other.pid), 'stopped');
+	await until('what came of it is gone too', () => !alive(r.child));
 	await daemon.stop();
 });
 
@@ -267,6 +276,21 @@ await test('a launcher that is killed takes the runtime with it; the daemon says
 	process.kill(launcher, 'SIGKILL');
 	await until('it is gone', () => !alive(pid));
 	match((await becomes(daemon, 'refused')).detail, /reprise-launcher is gone; start the daemon anew/, 'detail');
+	await daemon.stop();
+});
+
+await test('a launcher that is killed before it has answered leaves no start that goes on for ever', async () => {
+	const r = await Launched.make({});
+	const daemon = await daemonOf('silent-launcher', { r });
+	const { pid } = await becomes(daemon, 'ready'), launcher = Number(readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')[1]);
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	process.kill(launcher, 'SIGSTOP');
+	await daemon.post('/v1/runtimes/r/start', {}, 200);
+	await pause(500); // it has its order by then, most likely; if not, it ends the same way
+	equal((await state(daemon)).state, 'starting', 'state');
+	process.kill(launcher, 'SIGKILL');
+	match((await becomes(daemon, 'refused')).detail, /reprise-launcher is gone; start the daemon anew/, 'detail');
+	equal(r.starts.length, 1, 'starts');
 	await daemon.stop();
 });
 

@@ -2,7 +2,7 @@
 // A runtime as the supervision tests need it: a small process that starts slowly, refuses, ignores SIGTERM, leaves a child behind, dies.
 //
 // runtime.mjs PORT FOLDER, where FOLDER/how.json says how this start goes:
-//   readyAfterMs, refuse: [lines on standard error, then exit 1], ignoreTerm, child: true (one that outlives it, in a session of its own), answerMs,
+//   readyAfterMs, refuse: [lines on standard error, then exit 1], ignoreTerm, child: true (one that outlives it, in a session of its own; 'group': in its process group), answerMs,
 //   dieAfter: requests. Each start adds a line to FOLDER/starts; the child's pid goes to FOLDER/child; the variables it sees to FOLDER/env.
 import { spawn } from 'node:child_process';
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ console.log(`(EngineCore pid=${process.pid}) loading`);
 if (how.ignoreTerm)
 	process.on('SIGTERM', () => console.log('SIGTERM is ignored'));
 if (how.child) {
-	const child = spawn('/bin/sh', ['-c', 'trap "" TERM HUP; while :; do sleep 1; done'], { detached: true, stdio: 'inherit' });
+	const child = spawn('/bin/sh', ['-c', 'trap "" TERM HUP; while :; do sleep 1; done'], { detached: how.child !== 'group', stdio: 'inherit' });
 	writeFileSync(join(folder, 'child'), String(child.pid));
 	child.unref();
 }

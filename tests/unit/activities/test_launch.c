@@ -1,0 +1,50 @@
+/* What is shown and written down of arguments: no secret. Pure. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "activities/launch.h"
+#include "workflow/base/check.h"
+
+static const struct {
+	const char *argv[6], *shown;
+} cases[] = {
+	{{"vllm", "serve", "/m", "--port", "8000"}, "[\"vllm\",\"serve\",\"/m\",\"--port\",\"8000\"]"},
+	{{"s", "--api-key", "abc", "--port", "1"}, "[\"s\",\"--api-key\",\"(set)\",\"--port\",\"1\"]"},
+	{{"s", "--api-key", "-abc"}, "[\"s\",\"--api-key\",\"(set)\"]"}, /* a key may begin so */
+	{{"s", "--use-token", "--port", "1"}, "[\"s\",\"--use-token\",\"--port\",\"1\"]"},
+	{{"s", "--API_KEY=abc=="}, "[\"s\",\"--API_KEY=(set)\"]"},
+	/* Containers are given their variables as arguments. */
+	{{"podman", "run", "-e", "HF_TOKEN=abc", "image"}, "[\"podman\",\"run\",\"-e\",\"HF_TOKEN=(set)\",\"image\"]"},
+	{{"podman", "run", "--env=HF_TOKEN=abc", "image"}, "[\"podman\",\"run\",\"--env=HF_TOKEN=(set)\",\"image\"]"},
+	{{"podman", "run", "-eVLLM_API_KEY=abc", "--env=A=b"}, "[\"podman\",\"run\",\"-eVLLM_API_KEY=(set)\",\"--env=A=b\"]"},
+	{{"curl", "http://127.0.0.1/x?a=b&token=abc"}, "[\"curl\",\"http://127.0.0.1/x?a=b&token=(set)\"]"},
+	{{"s", "--max-num-batched-tokens", "16384"}, "[\"s\",\"--max-num-batched-tokens\",\"16384\"]"},
+	{{"s", "monkey", "a=b", "="}, "[\"s\",\"monkey\",\"a=b\",\"=\"]"},
+};
+
+/* Of each argument that holds a secret, in whatever form, only that it was given is shown; of all others everything. */
+START_TEST(secrets_are_not_shown)
+{
+	struct arena arena;
+
+	arena_init(&arena);
+	ck_assert_str_eq((const char *)json_print_arena(launch_argv_json(&arena, cases[_i].argv), &arena).data, cases[_i].shown);
+	arena_close(&arena);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("launch");
+	TCase *all = tcase_create("all");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_loop_test(all, secrets_are_not_shown, 0, (int)COUNT_OF(cases));
+	suite_add_tcase(suite, all);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? 0 : 1;
+}
