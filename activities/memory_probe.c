@@ -7,9 +7,11 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "workflow/base/check.h"
@@ -79,6 +81,7 @@ struct nvml_memory {
 
 static struct {
 	pthread_mutex_t lock;
+	atomic_llong since_ms; /* somebody is within it since then; 0: nobody */
 	bool ready;
 	int (*init)(void);
 	int (*by_index)(unsigned index, nvml_device *device);
@@ -127,7 +130,7 @@ static int read_nvml(const char *device_name, double *value, struct error *error
 {
 	bool is_number = device_name == NULL || strspn(device_name, "0123456789") == strlen(device_name);
 	struct nvml_memory_v2 newer = {.version = (unsigned)sizeof(newer) | 2U << 24};
-	struct nvml_memory older;
+	struct nvml_memory older = {0};
 	unsigned long long used;
 	nvml_device device;
 	int code;
@@ -149,6 +152,29 @@ static int read_nvml(const char *device_name, double *value, struct error *error
 		return error_set(error, ERR_UNSUPPORTED, "NVML: memory of device %s: not available", device_name != NULL ? device_name : "0");
 	*value = (double)used;
 	return 0;
+}
+
+static long long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* One at a time. A driver that hangs keeps one thread of the pool, which others need too, and none of those who wait for it. */
+static int read_nvml_alone(const struct watch_config *config, double *value, struct error *error)
+{
+	long long since = atomic_load(&nvml.since_ms), until = now_ms() + config->within_ms;
+	struct timespec end = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
+
+	if ((since != 0 && now_ms() - since > config->within_ms) || pthread_mutex_clocklock(&nvml.lock, CLOCK_MONOTONIC, &end) != 0)
+		return error_set(error, ERR_TIMEOUT, "NVML does not return from another probe; see what the kernel's log says of the driver");
+	atomic_store(&nvml.since_ms, now_ms());
+	read_nvml(config->device, value, error);
+	atomic_store(&nvml.since_ms, 0);
+	pthread_mutex_unlock(&nvml.lock);
+	return (int)error->code;
 }
 
 /* ---- Processes ---- */
@@ -243,9 +269,7 @@ int memory_probe_read(const struct watch_config *config, pid_t pid, double *valu
 		CHECK(config->kind != WATCH_COMMAND);
 		break;
 	case WATCH_NVIDIA:
-		pthread_mutex_lock(&nvml.lock);
-		code = read_nvml(config->device, value, error);
-		pthread_mutex_unlock(&nvml.lock);
+		code = read_nvml_alone(config, value, error);
 		break;
 	case WATCH_AMD_VRAM:
 		code = read_amd(config->device, "mem_info_vram_used", value, error);

@@ -1,7 +1,10 @@
-/* A library that stands in NVML's place: what it says is in the file that $FAKE_NVML names, "init CODE", "memory CODE USED" lines. */
+/* A library that stands in NVML's place: what it says is in the file that $FAKE_NVML names, "init CODE", "memory CODE USED" lines;
+ * "hangs 0" makes the call not return before the file is another one; $FAKE_NVML.hangs is there from then on. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct memory {
 	unsigned long long total, free, used;
@@ -48,7 +51,15 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
 {
+	unsigned long long none;
+	char path[512];
+
 	(void)device;
+	snprintf(path, sizeof(path), "%s.hangs", getenv("FAKE_NVML"));
+	while (read_word("hangs", &none) == 0) {
+		close(open(path, O_WRONLY | O_CREAT, 0600));
+		usleep(10 * 1000);
+	}
 	return read_word("memory", &memory->used);
 }
 

@@ -1,5 +1,6 @@
 /* How much memory is in use: texts of commands, AMD's files, processes, and NVML by a library that stands in its place. */
 #include <check.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,13 +73,18 @@ static void must_fail(const struct watch_config *config, const char *part)
 	ck_assert_msg(strstr(error.message, part) != NULL, "%s", error.message);
 }
 
+/* Whoever reads it meanwhile reads the old one or the new one. */
 static void write_file(const char *path, const char *text)
 {
-	FILE *file = fopen(path, "w");
+	char new[512];
+	FILE *file;
 
+	snprintf(new, sizeof(new), "%s.new", path);
+	file = fopen(new, "w");
 	ck_assert_ptr_nonnull(file);
 	fputs(text, file);
 	fclose(file);
+	ck_assert_int_eq(rename(new, path), 0);
 }
 
 /* Of the card in use, and what has spilled into the host's memory. */
@@ -129,7 +135,7 @@ END_TEST
 /* NVML, by index and by UUID; a driver that is not loaded, a device that is not there, a value that is not available. */
 START_TEST(nvml_is_read)
 {
-	struct watch_config config = {.kind = WATCH_NVIDIA};
+	struct watch_config config = {.kind = WATCH_NVIDIA, .within_ms = 10 * 1000};
 	const char *file = getenv("FAKE_NVML");
 
 	write_file(file, "init 9\n");
@@ -151,6 +157,41 @@ START_TEST(nvml_is_read)
 }
 END_TEST
 
+static void *read_alone(void *arg)
+{
+	const struct watch_config config = {.kind = WATCH_NVIDIA, .within_ms = 10 * 1000};
+	double *value = arg;
+
+	*value = must_read(&config, 0);
+	return NULL;
+}
+
+/* A driver that hangs holds up those who come meanwhile for their time at most; when it returns all is as before. */
+START_TEST(nvml_that_hangs_holds_up_nobody)
+{
+	struct watch_config config = {.kind = WATCH_NVIDIA, .within_ms = 300}, patient = {.kind = WATCH_NVIDIA, .within_ms = 60 * 1000};
+	const char *file = getenv("FAKE_NVML");
+	char hangs[512];
+	pthread_t thread;
+	double value;
+
+	snprintf(hangs, sizeof(hangs), "%s.hangs", file);
+	unlink(hangs);
+	write_file(file, "init 0\nmemory 0 5\nhangs 0\n");
+	ck_assert_int_eq(pthread_create(&thread, NULL, read_alone, &value), 0);
+	while (access(hangs, F_OK) != 0)
+		usleep(10 * 1000);
+	must_fail(&config, "does not return"); /* waited for */
+	must_fail(&config, "does not return"); /* … and not any more */
+	write_file(file, "init 0\nmemory 0 7\n");
+	pthread_join(thread, NULL);
+	ck_assert_double_eq(value, 7);
+	ck_assert_double_eq(must_read(&patient, 0), 7);
+	unlink(file);
+	unlink(hangs);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("memory_probe");
@@ -162,6 +203,7 @@ int main(void)
 	tcase_add_test(all, amd_files_are_read);
 	tcase_add_test(all, process_memory_is_read);
 	tcase_add_test(all, nvml_is_read);
+	tcase_add_test(all, nvml_that_hangs_holds_up_nobody);
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
