@@ -1,5 +1,5 @@
 // Runtimes that the daemon launches: started, known to be ready, refused with the cause, started anew, stopped whatever they do, watched.
-import { chmodSync, copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { join } from 'node:path';
 import { check, Daemon, definition, equal, finish, folder, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
@@ -306,9 +306,9 @@ await test('a server that the daemon has not started is not taken for the runtim
 });
 
 await test('a runtime that does not become ready in time is ended and refused', async () => {
-	const r = await Launched.make({ readyAfterMs: 60_000 }, { ready: { path: '/health', within: '700ms' }, restart: { attempts: 0 } });
+	const r = await Launched.make({ readyAfterMs: 60_000 }, { ready: { path: '/health', within: '5s' }, restart: { attempts: 0 } });
 	const daemon = await daemonOf('never-ready', { r });
-	match((await becomes(daemon, 'refused')).detail, /not-ready: not ready within 700 ms \(launch\.ready\.within\).*status 503/, 'detail');
+	match((await becomes(daemon, 'refused')).detail, /not-ready: not ready within 5000 ms \(launch\.ready\.within\).*status 503/, 'detail');
 	check(!alive(r.starts[0][0]), 'it is gone');
 	await daemon.stop();
 });
@@ -336,22 +336,27 @@ const show = (r, value) => writeFileSync(join(r.folder, 'memory'), `${value}\n`)
 
 await test('the watchdog trips on an absolute value, after samples in a row, and not on a single one; attempts are out of memory', async () => {
 	const r = await Launched.make({ answerMs: 60_000 });
-	show(r, 100);
-	const daemon = await daemonOf('absolute', { r: watched(r, [{ probe: meter(r), limit: 1000, samples: 3, every: '60ms' }]) });
+	// By its own count, not by time: of three samples two are above, until there is a file `over`.
+	const command = join(r.folder, 'meter'), samples = () => Number(readFileSync(join(r.folder, 'count'), 'utf8'));
+	writeFileSync(command, `#!/bin/sh
+cd '${r.folder}' || exit 1
+n=$(cat count)
+echo $((n + 1)) >count.new
+mv count.new count
+if [ -e over ] || [ $((n % 3)) != 0 ]; then echo 5000; else echo 100; fi
+`, { mode: 0o755 });
+	writeFileSync(join(r.folder, 'count'), '0\n');
+	const daemon = await daemonOf('absolute', { r: watched(r, [{ probe: { command: [command] }, limit: 1000, samples: 3, every: '60ms' }]) });
 	const { pid } = await becomes(daemon, 'ready');
 	await submit(daemon, 'in-flight');
 	await until('it is in flight', async () => (await daemon.get('/v1/runtimes')).runtimes[0].inFlight === 1);
-	for (let i = 0; i < 3; i++) { // for one sample, two at most, each time
-		show(r, 5000);
-		await pause(60);
-		show(r, 100);
-		await pause(250);
-	}
-	equal((await state(daemon)).pid, pid, 'single samples end nothing');
+	const before = samples();
+	await until('four times two samples above', () => samples() > before + 12);
+	equal((await state(daemon)).pid, pid, 'two samples end nothing');
 	r.how({});
-	show(r, 5000);
+	writeFileSync(join(r.folder, 'over'), '');
 	await until('it has tripped', async () => (await daemon.metric('reprise_watchdog_trips_total')) === 1);
-	show(r, 100);
+	rmSync(join(r.folder, 'over'));
 	const run = await daemon.ended('in-flight');
 	equal([run.status, run.tasks[0].attempts], ['completed', 2], `run (${JSON.stringify(run.error)})`);
 	match(JSON.stringify((await daemon.events('in-flight')).filter(entry => entry.kind === 'attempt.failed')), /"class":"out-of-memory"/, 'class');
