@@ -141,9 +141,10 @@ for (const row of kinds) {
 		const record = (await daemon.get(`/v1/provenance/${fact.configuration}`)).record;
 		equal(record.A.runtime_kind.value, row.kind, 'the fact\'s record');
 		if (row.counts) {
-			const completed = (await daemon.get(`/v1/runs/${result.id}/events`)).events.find(event => event.kind === 'attempt.completed' && event.data?.record?.usage);
-			if (completed)
-				equal(completed.data.record.promptTokensCounted, completed.data.record.usage.promptTokens, 'tokens counted beforehand and told afterwards');
+			const answered = (await daemon.get(`/v1/runs/${result.id}/events`)).events.find(event => event.kind === 'attempt.succeeded' && event.data.request);
+			const attempt = JSON.parse(daemon.content(answered.data.record));
+			check(attempt.promptTokensCounted > 0, `no tokens counted: ${JSON.stringify(attempt)}`);
+			equal(attempt.promptTokensCounted, attempt.usage.promptTokens, 'tokens counted beforehand and told afterwards');
 		}
 		await daemon.stop();
 	});

@@ -1,8 +1,6 @@
 // Extraction through the whole daemon with a real model: llama.cpp, streamed and held to the schema. Facts are compared with those that are known to
 // stand in each section; one counts only if subject, predicate, object and quote are all exactly right.
-import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
-import { Daemon, check, equal, extractionOf, finish, sha256, test } from '../support/harness.mjs';
+import { Daemon, check, equal, extractionOf, finish, test } from '../support/harness.mjs';
 import { gold, startLlama } from '../support/llama.mjs';
 
 const WANTED_PERCENT = 90, WANTED_OF_FEW_PERCENT = 80;
@@ -29,31 +27,14 @@ async function extract(name, sections, wantedPercent, more = {}) {
 		const attempts = (await daemon.events(run.id)).filter(event => event.kind === 'attempt.succeeded' && event.data.request);
 		equal(attempts.length, 1, `${id}: requests that were answered`);
 		const { data } = attempts[0];
-		result.runs.push({ id: run.id, request: JSON.parse(content(data.request)), response: content(data.response) });
-		result.records.push(JSON.parse(content(data.record)));
+		result.runs.push({ id: run.id, request: JSON.parse(daemon.content(data.request)), response: daemon.content(data.response) });
+		result.records.push(JSON.parse(daemon.content(data.record)));
 	}
 	const percent = (part, whole) => `${(100 * part / whole).toFixed(1)} %`;
 	console.log(`# ${name}: ${result.right} of ${result.wanted} facts exactly right (${percent(result.right, result.wanted)}), ${result.found} found, ${sections.length} sections, ${((performance.now() - began) / 1000).toFixed(1)} s`);
 	check(100 * result.right >= wantedPercent * result.wanted, `${result.right} of ${result.wanted} facts are fewer than ${wantedPercent} %`);
 	check(result.found - result.right <= 0.1 * result.found, `${result.found - result.right} of ${result.found} facts are none of the section's`);
 	return result;
-}
-
-// Values that entries name, as they lie in the journal; none of the API's paths gives them.
-function content(digest) {
-	const sql = query => {
-		const result = spawnSync('sqlite3', ['-readonly', join(daemon.data, 'journal.db'), query], { encoding: 'utf8', maxBuffer: 64 << 20 });
-		equal([result.status, result.stderr], [0, ''], query);
-		return result.stdout.trim().split('|');
-	};
-	let [encoding, hex] = sql(`SELECT encoding, hex(bytes) FROM content WHERE digest = x'${digest.sha256}' LIMIT 1`), bytes;
-	if (encoding === '2')
-		[encoding, hex] = sql(`SELECT encoding, hex(bytes) FROM blob WHERE digest = x'${digest.sha256}'`);
-	bytes = Buffer.from(hex, 'hex');
-	if (encoding === '1')
-		bytes = spawnSync('zstd', ['-dc'], { input: bytes, maxBuffer: 64 << 20 }).stdout;
-	equal(sha256(bytes), digest.sha256, 'digest of the value');
-	return bytes.toString();
 }
 
 await test(`${gold.length} sections: at least ${WANTED_PERCENT} % of the facts exactly right, streamed, under the schema as it is`, async () => {

@@ -383,6 +383,23 @@ export class Daemon {
 		return line === undefined ? undefined : Number(line.slice(line.lastIndexOf(' ') + 1));
 	}
 
+	// A value that an entry names, as it lies in the journal; none of the API's paths gives it.
+	content(digest) {
+		const sql = query => {
+			const result = spawnSync('sqlite3', ['-readonly', join(this.data, 'journal.db'), query], { encoding: 'utf8', maxBuffer: 64 << 20 });
+			equal([result.status, result.stderr], [0, ''], query);
+			return result.stdout.trim().split('|');
+		};
+		let [encoding, hex] = sql(`SELECT encoding, hex(bytes) FROM content WHERE digest = x'${digest.sha256}' LIMIT 1`), bytes;
+		if (encoding === '2')
+			[encoding, hex] = sql(`SELECT encoding, hex(bytes) FROM blob WHERE digest = x'${digest.sha256}'`);
+		bytes = Buffer.from(hex, 'hex');
+		if (encoding === '1')
+			bytes = spawnSync('zstd', ['-dc'], { input: bytes, maxBuffer: 64 << 20 }).stdout;
+		equal(sha256(bytes), digest.sha256, 'digest of the value');
+		return bytes.toString();
+	}
+
 	// Signatures, tree and checkpoints as the command line checks them.
 	verifyJournal() {
 		const result = this.cli('journal', 'verify');
