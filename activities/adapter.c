@@ -229,6 +229,18 @@ void answer_keep_text(struct answer *answer, const char **place, const char *tex
 		*place = arena_text(&answer->arena, text);
 }
 
+void answer_keep_model(struct answer *answer, const char *name)
+{
+	if (name == NULL || name[0] == '\0')
+		return;
+	if (answer->model == NULL || strcmp(name, answer->model) == 0)
+		answer_keep_text(answer, &answer->model, name);
+	else if (answer->other_model == NULL || strcmp(name, answer->other_model) == 0)
+		answer_keep_text(answer, &answer->other_model, name);
+	else
+		answer->other_model = "several others"; /* which is nobody's name */
+}
+
 bool answer_add(struct buffer *buffer, const struct json *text)
 {
 	if (!json_is(text, JSON_STRING) || text->string.len == 0)

@@ -18,6 +18,7 @@ struct answer {
 	struct arena arena; /* holds the texts */
 	struct buffer text, reasoning;
 	const char *model, *finish_reason, *fingerprint; /* NULL: not said */
+	const char *other_model; /* that a piece of the same answer is said to be of; NULL: all are of one */
 	double prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens; /* negative: not said */
 	struct json *timings; /* as the runtime told them, under its names and in its units; NULL: it did not */
 	struct json *effective; /* the sampling that the runtime says was in force, under its names; NULL: it did not */
@@ -132,6 +133,7 @@ void answer_read_failure(struct answer *answer, int status, struct bytes body);
 
 /* For adapters that read answers. */
 void answer_keep_text(struct answer *answer, const char **place, const char *text);
+void answer_keep_model(struct answer *answer, const char *name);
 bool answer_add(struct buffer *buffer, const struct json *text); /* true: it added something */
 void answer_read_count(double *place, const struct json *from, const char *name);
 bool answer_check_size(struct answer *answer);

@@ -87,7 +87,7 @@ static bool read_chunk(struct answer *answer, struct bytes text, bool *token)
 		ok = answer_fail_inside(answer, root);
 		goto out;
 	}
-	answer_keep_text(answer, &answer->model, json_get_text(root, "model"));
+	answer_keep_model(answer, json_get_text(root, "model"));
 	answer_keep_text(answer, &answer->fingerprint, json_get_text(root, "system_fingerprint"));
 	for (size_t i = 0; i < json_count(json_get(root, "choices")); i++)
 		if (json_get_number(json_at(json_get(root, "choices"), i), "index", 0) == 0)

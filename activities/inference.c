@@ -386,11 +386,15 @@ static bool check_tokens(struct inference *inference)
 static bool check_answer(struct inference *inference)
 {
 	struct answer *answer = &inference->answer;
-	const char *reason = answer->finish_reason, *asked = inference->sent_under->model;
+	const char *reason = answer->finish_reason, *asked = inference->sent_under->model, *told[] = {answer->model, answer->other_model};
 
-	if (asked != NULL && answer->model != NULL && !is_same_model(inference, asked, answer->model))
-		return answer_fail(answer, FAILURE_WRONG_MODEL, "model %.100s was asked for, but %.100s answered; see what the runtime has loaded",
-				   asked, answer->model);
+	for (size_t i = 0; i < COUNT_OF(told); i++)
+		if (asked != NULL && told[i] != NULL && !is_same_model(inference, asked, told[i]))
+			return answer_fail(answer, FAILURE_WRONG_MODEL, "model %.100s was asked for, but %.100s answered; see what the runtime has loaded",
+					   asked, told[i]);
+	if (asked == NULL && answer->other_model != NULL)
+		return answer_fail(answer, FAILURE_WRONG_MODEL, "one answer is of two models, %.100s and %.100s; name the one to ask (model)", answer->model,
+				   answer->other_model);
 	if (reason == NULL && inference->body_kind == BODY_STREAM)
 		return answer_fail(answer, FAILURE_TRUNCATED, "the stream ended without a finish reason%s; what came is not used",
 				   answer->ended ? "" : " and without its end marker");

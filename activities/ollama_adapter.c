@@ -107,7 +107,7 @@ static bool read_message(struct answer *answer, struct bytes text, bool *token)
 		ok = answer_fail_inside(answer, root);
 		goto out;
 	}
-	answer_keep_text(answer, &answer->model, json_get_text(root, "model"));
+	answer_keep_model(answer, json_get_text(root, "model"));
 	message = json_get(root, "message");
 	*token = answer_add(&answer->text, json_get(message, "content"));
 	*token |= answer_add(&answer->reasoning, json_get(message, "thinking"));

@@ -221,10 +221,10 @@ for (const row of kinds) {
 
 // ---- Guards and discoveries that need a server which lies on purpose ----
 
-const chunk = (delta, finish = null) => `data: ${JSON.stringify({ model: MODEL, choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+const chunk = (delta, finish = null, model = MODEL) => `data: ${JSON.stringify({ model, choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
 const facts = JSON.stringify({ facts: [{ subject: 'Acme', predicate: 'founded_in', object: '1901', quote: 'Acme was founded in 1901.' }] });
 
-// A vLLM by its paths. how: {count, told, completion, context, reads: fields that it checks, refuses: fields that get 422}.
+// A vLLM by its paths. how: {model: of the text, count, told, completion, context, reads: fields that it checks, refuses: fields that get 422}.
 async function startFake(how) {
 	const seen = [];
 	let busy = Promise.resolve();
@@ -256,7 +256,7 @@ async function startFake(how) {
 			if (bad)
 				return json(400, { error: { message: `${bad} must be a number`, type: 'BadRequestError', param: bad, code: 400 } });
 			response.writeHead(200, { 'Content-Type': 'text/event-stream' });
-			response.end(chunk({ content: facts }) + chunk({}, 'stop') +
+			response.end(chunk({ content: facts }, null, how.model) + chunk({}, 'stop') +
 				`data: ${JSON.stringify({ choices: [], usage: { prompt_tokens: how.told ?? 100, completion_tokens: how.completion ?? 10 } })}\n\n` + (how.done === false ? '' : 'data: [DONE]\n\n'));
 		});
 	});
@@ -272,6 +272,7 @@ const guards = [
 	['counted more than the context holds: not even sent', { count: 5000 }, 'refused', 0],
 	['prompt and answer are more than the context holds', { told: 4090, completion: 10 }, 'truncated', 1],
 	['it cannot count', {}, 'facts', 1],
+	['the text is another model\'s, the end is of the one that was asked', { model: 'another-model' }, 'wrong-model', 1],
 ];
 
 for (const [sentence, how, outcome, requests] of guards)

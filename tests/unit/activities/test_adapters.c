@@ -558,6 +558,23 @@ START_TEST(the_largest_record_can_be_kept)
 }
 END_TEST
 
+/* The first model that an answer names is its model; that others are named as well, one or several, is kept. */
+START_TEST(models_of_one_answer_are_kept)
+{
+	static const char *const names[] = {NULL, "", "m", "m", "n", "m", "n", "o", "n", "m"};
+	static const char *const others[] = {NULL, NULL, NULL, NULL, "n", "n", "n", "several others", "several others", "several others"};
+	struct answer answer;
+
+	answer_init(&answer);
+	for (size_t i = 0; i < COUNT_OF(names); i++) {
+		answer_keep_model(&answer, names[i]);
+		ck_assert_pstr_eq(answer.model, i < 2 ? NULL : "m");
+		ck_assert_pstr_eq(answer.other_model, others[i]);
+	}
+	answer_close(&answer);
+}
+END_TEST
+
 /* Every kind is in the registry, under its own name but for the simulator's. */
 START_TEST(kinds_are_registered)
 {
@@ -594,6 +611,7 @@ int main(void)
 	tcase_add_test(tests, learning_is_no_contradiction);
 	tcase_add_test(tests, long_values_are_told_apart);
 	tcase_add_test(tests, the_largest_record_can_be_kept);
+	tcase_add_test(tests, models_of_one_answer_are_kept);
 	tcase_add_test(tests, kinds_are_registered);
 	suite_add_tcase(suite, tests);
 	runner = srunner_create(suite);
