@@ -4,6 +4,9 @@
 #include "daemon/api.h"
 #include "workflow/base/check.h"
 
+/* What a submission is longer than the body that it is made of: canonical JSON of numbers such as 1e15, and its other members. */
+enum { SUBMISSION_GROWTH = 8, SUBMISSION_MORE = 256 };
+
 static int gate_document(struct arena *arena, const struct store_gate *gate, struct json **document, struct error *error)
 {
 	struct json *json = gate->report.data ? json_parse(arena, gate->report, JSON_STORED, NULL, error) : json_object(arena);
@@ -98,7 +101,9 @@ void api_add_gate(struct daemon *daemon, struct request *request, const char *co
 		json_remove(input, name);
 	}
 	json_set(&request->arena, submission, "input", input);
+	request->body.max = request->body.len * SUBMISSION_GROWTH + SUBMISSION_MORE; /* it was within the limit as it came */
 	buffer_clear(&request->body);
 	json_print(submission, &request->body);
+	CHECK(!request->body.overflow);
 	api_submit_run(daemon, request, parameters);
 }

@@ -68,7 +68,7 @@ await test('the gate has the runtime for itself: others wait until it is over, a
 	await sim.script({ cadence: { firstByteMs: 30 } });
 	await daemon.post('/v1/runs', { id: 'busy', definition: extractionOf('many'), input: { document: documentOf(150) } }, 201);
 	await until('several are in flight', async () => (await sim.state()).inFlight === 4, 10_000, 5);
-	const run = await daemon.post('/v1/gates', { runtime: 'many', requests: 10, seeds: 1, id: 'alone' }, 201);
+	const run = await daemon.post('/v1/gates', { runtime: 'many', requests: 40, seeds: 1, id: 'alone' }, 201);
 	equal(run.id, 'alone', 'its run');
 	await until('the gate asks', async () => (await daemon.events('alone')).filter(entry => entry.kind === 'attempt.succeeded').length >= 2, 20_000, 5);
 	await sim.reset(); // counts from here on: what is in flight is the gate's
@@ -186,6 +186,14 @@ await test('what is asked in between is asked and not counted; a request of one\
 	const done = gate('one', '--request', file, '-n', '4', '--seeds', '0', '--between', 'Something else.');
 	equal([done.code, done.json().class, done.json().distinct, done.json().phases.between, done.json().conditions.schema], [0, 'byte-stable', 1, { answered: 3, asked: 3, distinct: 1 }, true], 'report');
 	match((await sim.state()).lastRequest.messages[0].content, /^Say a\.$/, 'the request');
+});
+
+await test('a body of just as many bytes as are allowed is a gate; one more is too large', async () => {
+	const limit = 2 << 20, body = { runtime: 'nobody', requests: 2, request: { prompt: '', messages: [] } };
+	body.request.prompt = 'x'.repeat(limit - JSON.stringify(body).length);
+	await daemon.post('/v1/gates', body, 201);
+	body.request.prompt += 'x';
+	problem(await daemon.ask('POST', '/v1/gates', body), 413);
 });
 
 await test('bad input is refused with what is wrong', async () => {
