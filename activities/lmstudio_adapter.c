@@ -68,13 +68,10 @@ static void add_card(struct runtime_facts *facts, struct json *models, const str
 	json_add(facts->arena, models, card);
 }
 
-static bool is_wanted(const struct runtime_facts *facts, const struct json *model, const char *id)
+/* Of the model that is wanted, under whatever name; NULL: it is not among them. Looked for once: a list may be long. */
+static const char *wanted_id(const struct runtime_facts *facts)
 {
-	const char *wanted = facts_model(facts);
-	const struct json *card = models_find(facts->models, wanted);
-
-	(void)model;
-	return card != NULL && strcmp(json_get_text(card, "id"), id) == 0;
+	return json_get_text(models_find(facts->models, facts_model(facts)), "id");
 }
 
 static void read_v1_models(struct bytes body, struct runtime_facts *facts)
@@ -84,6 +81,7 @@ static void read_v1_models(struct bytes body, struct runtime_facts *facts)
 	static const char *const cache[] = {"offload_kv_cache_to_gpu", "flash_attention", NULL};
 	const struct json *list = json_get(probe_json(body, facts), "models");
 	struct json *models;
+	const char *wanted;
 
 	if (!json_is(list, JSON_ARRAY))
 		return;
@@ -96,12 +94,13 @@ static void read_v1_models(struct bytes body, struct runtime_facts *facts)
 	}
 	facts->models = models;
 	facts->is_unloaded = true;
+	wanted = wanted_id(facts);
 	for (size_t i = 0; i < json_count(list) && i < ADAPTER_MODELS_MAX; i++) {
 		const struct json *model = json_at(list, i), *instances = json_get(model, "loaded_instances");
 		const struct json *config = json_get(json_at(instances, 0), "config");
 		const char *key = json_get_text(model, "key");
 
-		if (key == NULL || !is_wanted(facts, model, key))
+		if (key == NULL || wanted == NULL || strcmp(key, wanted) != 0)
 			continue;
 		facts_set_copy(facts, "B.arch", model, "architecture", source);
 		facts_set_copy(facts, "B.quantisation", json_get(model, "quantization"), "name", source);
@@ -128,6 +127,7 @@ static void read_v0_models(struct bytes body, struct runtime_facts *facts)
 	const struct json *list = json_get(probe_json(body, facts), "data");
 	bool only_this = facts->models == NULL;
 	struct json *models = json_array(facts->arena);
+	const char *wanted;
 
 	if (!json_is(list, JSON_ARRAY))
 		return;
@@ -142,11 +142,12 @@ static void read_v0_models(struct bytes body, struct runtime_facts *facts)
 	}
 	if (only_this)
 		facts->models = models;
-	for (size_t i = 0; i < json_count(list); i++) {
+	wanted = wanted_id(facts);
+	for (size_t i = 0; i < json_count(list) && i < ADAPTER_MODELS_MAX; i++) {
 		const struct json *model = json_at(list, i);
 		const char *id = json_get_text(model, "id"), *state = json_get_text(model, "state");
 
-		if (id == NULL || !is_wanted(facts, model, id))
+		if (id == NULL || wanted == NULL || strcmp(id, wanted) != 0)
 			continue;
 		if (only_this)
 			facts->is_unloaded = state != NULL && strcmp(state, "loaded") != 0;

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "activities/adapter.h"
 #include "activities/configuration.h"
@@ -364,6 +365,46 @@ START_TEST(nonsense_is_no_fact)
 }
 END_TEST
 
+/* A list may be as long as a body (PROBE_BODY_MAX), and all models in it may have the same name, or many: it is read on the loop. */
+START_TEST(long_lists_are_read_at_once)
+{
+	enum { LEN = 1 << 20 };
+	static const char *const items[][3] = {
+		{"{\"data\":[{\"id\":\"n\"}", ",{\"id\":\"n\"}", "]}"},
+		{"{\"data\":[{\"id\":\"m\"}", ",{\"id\":\"m\"}", "]}"},
+		{"{\"models\":[{\"key\":\"n\",\"name\":\"n\"}", ",{\"key\":\"n\",\"name\":\"n\"}", "]}"},
+		{"{\"models\":[{\"key\":\"m\",\"name\":\"m\"}", ",{\"key\":\"m\",\"name\":\"m\",\"digest\":\"d\",\"details\":{}}", "]}"},
+		{"{\"models\":[{\"key\":\"n\"}", ",{\"key\":\"n\",\"variants\":[\"\",\"\",\"\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\",\"x\"]}", "]}"},
+		{"{\"modelfile\":\"", "FROM x\\nADAPTER y\\n", "\"}"},
+		{"", "vllm:cache_config_info{a=\"b\"} 1\n", ""},
+		{"vllm:cache_config_info{a=\"b\"", ",c=\"d\"", "} 1\n"},
+	};
+	struct buffer body;
+
+	buffer_init(&body, LEN + 1024);
+	for (size_t n = 0; n < COUNT_OF(items); n++) {
+		buffer_clear(&body);
+		buffer_add_text(&body, items[n][0]);
+		while (body.len < LEN)
+			buffer_add_text(&body, items[n][1]);
+		buffer_add_text(&body, items[n][2]);
+		for (size_t a = 0; a < COUNT_OF(adapters); a++)
+			for (size_t p = 0; p < ADAPTER_PROBES_MAX && adapters[a]->probes[p].path != NULL; p++) {
+				struct runtime_facts facts = {.arena = &arena, .wanted = "m"};
+				clock_t begin = clock();
+
+				if (adapters[a]->probes[p].read == NULL)
+					continue;
+				adapters[a]->probes[p].read(buffer_bytes(&body), &facts);
+				ck_assert_msg(clock() - begin < CLOCKS_PER_SEC, "%s, body %zu: %.1f s of processor", adapters[a]->probes[p].path, n, (double)(clock() - begin) / CLOCKS_PER_SEC);
+				arena_close(&arena);
+				arena_init(&arena);
+			}
+	}
+	buffer_close(&body);
+}
+END_TEST
+
 /* LM Studio's model is known by its key, its variants and its instances; Ollama's with and without :latest. */
 START_TEST(models_have_several_names)
 {
@@ -604,6 +645,7 @@ int main(void)
 	tcase_add_test(tests, extras_are_given_up);
 	tcase_add_loop_test(tests, probes_find_fields, 0, COUNT_OF(probes));
 	tcase_add_test(tests, nonsense_is_no_fact);
+	tcase_add_test(tests, long_lists_are_read_at_once);
 	tcase_add_test(tests, models_have_several_names);
 	tcase_add_test(tests, prompts_are_counted);
 	tcase_add_test(tests, lines_are_read);
