@@ -193,5 +193,7 @@ int command_runtime_probe(struct command *command)
 		output_note(&command->output, "runtime %s does not answer: is it started, and is its url right?", command->arguments[0]);
 		return STATUS_ERROR;
 	}
+	if (json_is(json_get(answer, "models"), JSON_ARRAY) && json_count(json_get(answer, "models")) == 0)
+		output_note(&command->output, "what answers there named no model: is its url right, and its kind?");
 	return STATUS_OK;
 }

@@ -902,6 +902,8 @@ await test('definitions and runtimes are added, listed, shown and probed', async
 	serve(seen => seen.method === 'POST' ? [200, { name: 'r', reachable: false }] : [200, { runtimes: [{ name: 'r', kind: 'openai', url: 'http://x', model: 'm', status: 'ready', inFlight: 1, waiting: 0, concurrency: 4, simulated: true }] }]);
 	check(/r +openai \(simulated\) +ready +1 of 4 +0 +m +http:\/\/x/.test((await expects(0, ['runtime', 'list'])).out), 'list');
 	await expects(1, ['runtime', 'probe', 'r']);
+	serve(() => [200, { name: 'r', reachable: true, simulated: false, digest: 'sha256:1', models: [], configuration: {} }]);
+	check(/named no model/.test((await expects(0, ['runtime', 'probe', 'r'])).errors), 'a server of something else');
 	const launched = { name: 'r', kind: 'openai', url: 'http://x', status: 'unknown', inFlight: 0, waiting: 2, concurrency: 1, launch: { state: 'refused', since: '2026-11-29T10:00:00.000Z', starts: 1, restarts: 0,
 		refusal: { class: 'no-kernel', line: 'no kernel image', advice: 'another build' }, log: ['first', 'no kernel image'] } };
 	serve(seen => seen.path.startsWith('/v1/runtimes/none') ? [404, { type: 'x', title: 'not-found', status: 404, detail: 'no runtime none' }] : [200, launched]);
