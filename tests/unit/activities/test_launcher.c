@@ -150,7 +150,7 @@ START_TEST(stops_all)
 	launcher_stop(f.launcher);
 	wait_for(&f, &f.exited, 1);
 	ck_assert_int_eq(f.status, 5);
-	start(&f, "setsid sh -c 'trap \"\" TERM; echo child $$; while :; do sleep 0.05; done' & trap '' TERM; while :; do sleep 0.05; done", 200);
+	start(&f, "trap '' TERM; setsid sh -c 'echo child $$; while :; do sleep 0.05; done' & while :; do sleep 0.05; done", 200);
 	while (strstr(read_log(&f), "child ") == NULL) /* behind what the shell says of the one before */
 		usleep(10 * 1000);
 	child = (pid_t)atoi(strstr(read_log(&f), "child ") + 6);
@@ -159,7 +159,9 @@ START_TEST(stops_all)
 	ck_assert_int_eq(f.signal_number, SIGKILL);
 	ck_assert_uint_eq(f.left, 0);
 	ck_assert_int_ne(kill(child, 0), 0);
-	start(&f, "trap '' TERM; while :; do sleep 0.05; done", 60 * 1000);
+	start(&f, "trap '' TERM; echo deaf; while :; do sleep 0.05; done", 60 * 1000);
+	while (strstr(read_log(&f), "deaf") == NULL)
+		usleep(10 * 1000);
 	launcher_stop(f.launcher);
 	launcher_kill(f.launcher);
 	wait_for(&f, &f.exited, 3);
