@@ -323,8 +323,7 @@ static void add_text(struct channel *channel, struct bytes text)
 		from = over + TOKEN_ATTEMPT_MAX / 4 < channel->text.len ? over + TOKEN_ATTEMPT_MAX / 4 : channel->text.len;
 		while (from < channel->text.len && (channel->text.data[from] & 0xC0) == 0x80)
 			from++;
-		memmove(channel->text.data, channel->text.data + from, channel->text.len - from);
-		channel->text.len -= from;
+		buffer_remove_front(&channel->text, from);
 		channel->gone += from;
 	}
 	buffer_add(&channel->text, text.data, text.len);
