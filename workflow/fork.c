@@ -197,9 +197,11 @@ int fork_find_end(struct fork_find *find, struct error *error)
 	if (find->steps == 0)
 		return error_set(error, ERR_INVALID, "run %s has not begun task %.200s; a fork can begin with any of the %zu that reprise show %s lists: %s", find->run_id, find->from, find->began,
 				 find->run_id, shown_text(find));
-	if (find->steps > 1)
-		return error_set(error, ERR_INVALID, "run %s has begun task %.200s %zu times; say which (reprise show %s lists them): %s", find->run_id, find->from, find->steps, find->run_id,
-				 shown_text(find));
+	if (find->steps > 1) { /* past those that are shown, one that faulted or emitted is counted twice */
+		bool all_shown = find->steps <= FORK_SHOWN_MAX;
+		return error_set(error, ERR_INVALID, "run %s has begun task %.200s %s%zu times; say which (reprise show %s lists them): %s", find->run_id, find->from, all_shown ? "" : "more than ",
+				 all_shown ? find->steps : FORK_SHOWN_MAX, find->run_id, shown_text(find));
+	}
 	if (find->children != FORK_RERUN || !find->child_step || find->child_seq >= find->seq)
 		return 0;
 	find->seq = find->child_seq;

@@ -371,7 +371,7 @@ START_TEST(limits)
 	buffer_add_text(&input, "]}");
 	fixture_submit(&f, buffer_text(&input));
 	buffer_close(&input);
-	expect_refused(&f, "x", "has begun task x 13 times; say which (reprise show r1 lists them): /do/0/l/do/0/x#0@1, ");
+	expect_refused(&f, "x", "has begun task x more than 8 times; say which (reprise show r1 lists them): /do/0/l/do/0/x#0@1, ");
 	ck_assert_int_eq(find(&f, "x", FORK_KEEP, &found, &error), ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(error.message, "x#7@1"));
 	ck_assert_ptr_null(strstr(error.message, "x#8@1"));
