@@ -15,7 +15,7 @@ static bool is_known(const struct json *field)
 /* What was asked for, or said, where the value is another. */
 static const char *beside(struct arena *arena, const struct json *field)
 {
-	static const char *const weaker[] = {"declared", "reported"};
+	static const char *const weaker[] = {"declared", "launched", "reported"};
 
 	for (size_t i = 0; i < sizeof weaker / sizeof *weaker; i++)
 		if (json_get(field, weaker[i]) != NULL)

@@ -967,10 +967,10 @@ await test('what is too large or no HTTP gets the kind\'s own error too', async 
 
 await test('pauseMs: one longer pause in the middle of the text', async () => {
 	const sim = await startKind('openai');
-	await script(sim, { answer: one('x'.repeat(64)), cadence: { pauseMs: 300, tokensPerChunk: 4 } });
+	await script(sim, { answer: one('x'.repeat(64)), cadence: { pauseMs: 1500, tokensPerChunk: 4 } });
 	const answer = await post(sim, '/v1/chat/completions', { model: MODEL, messages: user('x'), stream: true });
-	check(answer.ms >= 290 && answer.times[0] < 150, `once: ${answer.times}`);
-	check(answer.ms < 900, `not again: ${answer.ms}`);
+	check(answer.ms >= 1490 && answer.times[0] + 1000 < answer.ms, `once: ${answer.times}`);
+	check(answer.ms < 2900, `not again: ${answer.ms}`);
 	await stop(sim);
 });
 
@@ -980,7 +980,7 @@ await test('idleMs: a connection that waits for its next request is closed', asy
 	const began = performance.now();
 	const raw = await rawAsk(sim, 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n');
 	const ms = performance.now() - began;
-	check(raw.ended && ms >= 110 && ms < 1500, `closed after ${ms} ms`);
+	check(raw.ended && ms >= 110 && ms < 4000, `closed after ${ms} ms`);
 	await stop(sim);
 });
 

@@ -433,4 +433,15 @@ await test('the real simulator, a program and no script, is started by the descr
 	await daemon.stop();
 });
 
+await test('what a runtime reports as in force beats what it was launched with, which is shown beside it', async () => {
+	const port = await freePort(), file = join(folder('launched'), 'script.json');
+	writeFileSync(file, JSON.stringify({ options: { serverInfo: true } }));
+	const daemon = await daemonOf('beside', { r: { kind: 'vllm', url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--kind', 'vllm', '--port', String(port), '--script', file], env: { VLLM_BATCH_INVARIANT: '0' } } } });
+	await becomes(daemon, 'ready');
+	const { configuration } = (await daemon.get('/v1/runtimes')).runtimes[0], { determinism_switch } = (await daemon.get(`/v1/provenance/${configuration}`)).record.C;
+	equal([determinism_switch.basis, determinism_switch.value, determinism_switch.launched], ['reported', false, '0'], 'record');
+	match(daemon.cli('provenance', 'show', configuration).stdout, /^C\.determinism_switch +reported +GET \/server_info +false \(launched: "?0"?\)$/m, 'provenance show');
+	await daemon.stop();
+});
+
 await finish();
