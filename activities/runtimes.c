@@ -827,7 +827,8 @@ static void on_probe_time(struct deadline *deadline)
 {
 	struct runtime *runtime = deadline->owner;
 
-	if (runtime->probe == NULL)
+	/* One that the daemon launches is asked when it is ready; until then somebody else may be at its address, who is not to get its key. */
+	if (runtime->probe == NULL && runtime->admission == RUNTIME_ADMITS)
 		start_probe(runtime, false);
 	deadline_start(deadline, runtime->config.probe_every_ms);
 }

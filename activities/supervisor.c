@@ -76,6 +76,7 @@ struct supervisor {
 	bool launching; /* told to the launcher, which has not answered */
 	struct configuration_wait wait;
 	char *url, *headers;
+	char *plain_headers; /* without the key: nobody knows yet who answers there */
 	struct watchdog *watchdog;
 
 	pid_t pid; /* 0: no process */
@@ -662,7 +663,7 @@ static void ask(struct supervisor *supervisor)
 	supervisor->transfer = (struct transfer){
 		.method = "GET",
 		.url = supervisor->url,
-		.headers = supervisor->headers,
+		.headers = supervisor->pid != 0 ? supervisor->headers : supervisor->plain_headers,
 		.body_max = PROBE_BODY_MAX,
 		.secrets = &supervisor->runtime->secrets,
 		.on_done = on_answer,
@@ -1136,6 +1137,7 @@ static struct supervisor *supervisor_new(struct runtime *runtime, const char *sp
 	supervisor->note_path = memory_text(arena_printf(&scratch, "%s/%s.json", spool, runtime->config.name));
 	supervisor->url = memory_text(arena_printf(&scratch, "%s%s", runtime->config.url, supervisor->config->ready_path));
 	supervisor->headers = memory_text(runtime_headers(runtime, &scratch, ""));
+	supervisor->plain_headers = memory_text(arena_printf(&scratch, "User-Agent: %s\n", activities->user_agent));
 	arena_close(&scratch);
 	supervisor->step = deadline_new(activities, on_step_due, supervisor);
 	supervisor->within = deadline_new(activities, on_within_due, supervisor);
@@ -1207,6 +1209,7 @@ void supervisor_free(struct supervisor *supervisor)
 	free(supervisor->note_path);
 	free(supervisor->url);
 	free(supervisor->headers);
+	free(supervisor->plain_headers);
 	free(supervisor->reason);
 	free(supervisor);
 }

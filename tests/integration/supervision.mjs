@@ -294,12 +294,16 @@ await test('a launcher that is killed before it has answered leaves no start tha
 	await daemon.stop();
 });
 
-await test('a server that the daemon has not started is not taken for the runtime', async () => {
-	const r = await Launched.make({});
-	const foreign = net.createServer(socket => socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n')).listen(r.port, '127.0.0.1');
-	const daemon = await daemonOf('foreign', { r });
+await test('a server that the daemon has not started is not taken for the runtime, and is not told its key', async () => {
+	const r = await Launched.make({}, {}, { apiKey: { secret: 'key' } });
+	let heard = '';
+	const foreign = net.createServer(socket => socket.on('data', data => { heard += data; }).on('error', () => {})
+		.once('data', () => socket.end('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n'))).listen(r.port, '127.0.0.1');
+	const daemon = new Daemon('foreign', { secrets: { key: { env: 'KEY' } }, runtimes: { r: r.configuration } }, { env: { KEY: 'k3y-k3y' } });
+	await daemon.start();
 	match((await until('refused', async () => { const now = await state(daemon); return now.detail && now; })).detail, /address-in-use: a foreign server answers/, 'detail');
 	equal(r.starts.length, 0, 'nothing was started');
+	check(heard.includes('GET /health') && !/authorization|k3y-k3y/i.test(heard), heard);
 	foreign.close();
 	await becomes(daemon, 'ready'); // tried again, since it may pass
 	await daemon.stop();
