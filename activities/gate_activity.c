@@ -150,6 +150,17 @@ static void change_seed(struct arena *arena, struct json *sampling, unsigned ind
 	json_set_number(arena, sampling, "seed", (double)((unsigned long long)base % 1000000 + 1000000 * index));
 }
 
+/* One gate is one key: its asks differ in nothing but the last iteration. Gates of a loop around them are others; what tells them apart stands where no
+ * long reference pushes it over the key's end. */
+static const char *make_key(struct arena *arena, const struct activity *activity)
+{
+	const char *step = activity->step_id, *iterations = strrchr(step, '#');
+
+	CHECK(iterations != NULL); /* an ask is an iteration */
+	const char *last = strrchr(iterations, '.');
+	return arena_printf(arena, "%s%.*s %.*s", activity->run_id, last != NULL ? (int)(last - iterations) : 0, iterations, (int)(iterations - step), step);
+}
+
 int gate_activity_start(struct activities *activities, struct activity *activity, struct error *error)
 {
 	struct arena *arena = &activity->arena;
@@ -189,8 +200,7 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 	own->inference.sampling = sampling;
 	own->inference.on_slot = inference_send;
 	own->inference.on_done = on_done;
-	/* One gate is one key: its asks differ in nothing but the iteration. */
-	own->inference.slot.solo = arena_printf(arena, "%s %.*s", activity->run_id, (int)strcspn(activity->step_id, "#"), activity->step_id);
+	own->inference.slot.solo = make_key(arena, activity);
 	own->inference.slot.solo_last = json_get_boolean(ask, "last", false);
 	inference_start(&own->inference);
 	return 0;

@@ -87,6 +87,16 @@ await test('the gate has the runtime for itself: others wait until it is over, a
 	equal((await daemon.run('then')).status, 'completed', 'the next run');
 });
 
+await test('two gates of one loop have the runtime one after the other', async () => {
+	await sim.script(answers('{"a":1}'));
+	const measure = { call: 'reproducibility-gate', with: { runtime: 'many', requests: 6, seeds: 0, prompt: '${ $item }' } };
+	const both = { document: { dsl: '1.0.3', namespace: 'tests', name: 'both', version: '1.0.0' }, do: [{ each: { for: { in: '.l' }, metadata: { concurrency: 2 }, do: [{ measure }] } }] };
+	await daemon.post('/v1/runs?wait=30s', { id: 'both', definition: both, input: { l: ['one', 'two'] } }, 201);
+	equal((await daemon.run('both')).status, 'completed', 'both');
+	const order = (await daemon.events('both')).filter(entry => entry.kind === 'attempt.succeeded').map(entry => /#(\d)/.exec(entry.data.stepId)[1]).join('');
+	check(/^(0{6}1{6}|1{6}0{6})$/.test(order), () => `asked in turn: ${order}`);
+});
+
 await test('killed in its middle a gate goes on, and counts each request once', async () => {
 	await sim.script({ ...answers('{"a":1}'), cadence: { firstByteMs: 20 } });
 	await daemon.post('/v1/gates', { runtime: 'one', requests: 30, seeds: 0, id: 'killed' }, 201);
