@@ -277,7 +277,10 @@ static void run_backup(void *arg)
 	}
 	FAIL_POINT(BACKUP_LINKED);
 	unlink(partial);
-	backup_sync_folder(request->path, error);
+	if (backup_sync_folder(request->path, error) != 0) { /* it may be gone after a power cut: so it is not there */
+		unlink(request->path);
+		goto out;
+	}
 	request->bytes = (uint64_t)status.st_size;
 	request->entries = copy.entries;
 	request->checkpoint = copy.checkpoint;

@@ -17,7 +17,7 @@
 #include "store/internal.h"
 #include "workflow/base/check.h"
 
-enum { COPY_BUFFER = 1 << 20, NOTE_FILE_MAX = 65536 };
+enum { COPY_BUFFER = 1 << 20, STAMPED_MAX = 100 /* folders of one second */, NOTE_FILE_MAX = 65536 };
 
 struct places {
 	char database[STORE_PATH_MAX], wal[STORE_PATH_MAX], shm[STORE_PATH_MAX], fresh[STORE_PATH_MAX], anchor[STORE_PATH_MAX], marker[STORE_PATH_MAX];
@@ -196,19 +196,35 @@ static void stamp(char text[32])
 	strftime(text, 32, "%Y-%m-%dT%H%M%SZ", &parts);
 }
 
+/* A folder of that moment. One that failed a moment ago, and is repeated, has left its own. */
+static int make_stamped(const char *data_dir, const char *name, char *path, size_t size, struct error *error)
+{
+	char time[32];
+
+	stamp(time);
+	for (unsigned n = 1; n <= STAMPED_MAX; n++) {
+		int len = n == 1 ? snprintf(path, size, "%s/%s-%s", data_dir, name, time) : snprintf(path, size, "%s/%s-%s-%u", data_dir, name, time, n);
+
+		if (len >= (int)size)
+			return error_set(error, ERR_INVALID, "the data folder's path is too long");
+		if (mkdir(path, 0700) == 0)
+			return 0;
+		if (errno != EEXIST)
+			break;
+	}
+	return fail_system("make folder", path, error);
+}
+
 /* A second name for what is there, in a folder of its own: so a kill leaves the one, the other, or both, and never none. */
 static int set_aside(struct store_restore *restore, const struct places *places, struct error *error)
 {
 	const char *const from[] = {places->database, places->wal, places->anchor}, *const names[] = {"journal.db", "journal.db-wal", "anchor"};
-	char time[32], to[sizeof(restore->aside) + 32];
+	char to[sizeof(restore->aside) + 32];
 
 	if (!exists(places->database))
 		return 0;
-	stamp(time);
-	if (snprintf(restore->aside, sizeof(restore->aside), "%s/replaced-%s", restore->data_dir, time) >= (int)sizeof(restore->aside))
-		return error_set(error, ERR_INVALID, "the data folder's path is too long");
-	if (mkdir(restore->aside, 0700) != 0)
-		return fail_system("make folder", restore->aside, error);
+	if (make_stamped(restore->data_dir, "replaced", restore->aside, sizeof(restore->aside), error) != 0)
+		return error->code;
 	for (size_t i = 0; i < COUNT_OF(from); i++) {
 		snprintf(to, sizeof(to), "%s/%s", restore->aside, names[i]);
 		if (exists(from[i]) && link(from[i], to) != 0)
@@ -264,15 +280,12 @@ static int put_in_place(struct store_restore *restore, const struct places *plac
  * another one; and DATA/continues says for journal.opened where the old log ended. */
 static int keep_and_begin_anew(struct store_restore *restore, const struct places *places, struct error *error)
 {
-	char time[32], to[sizeof(restore->kept) + 32], key[STORE_PATH_MAX], continues[STORE_PATH_MAX];
+	char to[sizeof(restore->kept) + 32], key[STORE_PATH_MAX], continues[STORE_PATH_MAX];
 	struct arena arena;
 	struct json *json;
 
-	stamp(time);
-	if (snprintf(restore->kept, sizeof(restore->kept), "%s/ended-%s", restore->data_dir, time) >= (int)sizeof(restore->kept))
-		return error_set(error, ERR_INVALID, "the data folder's path is too long");
-	if (mkdir(restore->kept, 0700) != 0)
-		return fail_system("make folder", restore->kept, error);
+	if (make_stamped(restore->data_dir, "ended", restore->kept, sizeof(restore->kept), error) != 0)
+		return error->code;
 	snprintf(to, sizeof(to), "%s/journal.db", restore->kept);
 	if (rename(places->fresh, to) != 0)
 		return fail_system("keep as", to, error);

@@ -1085,7 +1085,7 @@ static void answer(struct store *store, struct store_purge *job, const struct er
 	list_add_last(&store->done_purges, &job->link);
 	atomic_store(&store->is_done, true);
 	uv_mutex_unlock(&store->lock);
-	uv_async_send(&store->async);
+	store_wake_loop(store);
 }
 
 /* --- the clock ------------------------------------------------------------------------------------------------------- */
