@@ -138,6 +138,27 @@ START_TEST(helpers_are_limited)
 }
 END_TEST
 
+/* A loop that is held up for longer than the deadline finds the answer all the same; what runs on is killed still. */
+START_TEST(late_loops_kill_nobody)
+{
+	struct fixture f;
+
+	fixture_open(&f, &(struct jq_pool_config){.evaluate_ms = 1000});
+	ask_well(&f, "1", "null");
+	wait_for(&f, 1);
+	ask_well(&f, "1 + 1", "null");
+	usleep(1500 * 1000);
+	wait_for(&f, 2);
+	ck_assert_str_eq(f.asked[1].answer, "V[2]");
+	ck_assert_uint_eq(counts_of(&f).killed, 0);
+	ask_well(&f, "last(range(infinite))", "null");
+	usleep(1500 * 1000);
+	wait_for(&f, 3);
+	ck_assert_int_eq(f.asked[2].jq.error.code, ERR_TIMEOUT);
+	fixture_close(&f);
+}
+END_TEST
+
 /* At its deadline a helper is killed, the request says so and names the limit, and the ones behind it are answered. */
 START_TEST(deadlines_kill)
 {
@@ -374,5 +395,6 @@ START_TEST(batches_compile)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("activities-jq-pool", helpers_start_with_the_first_request, helpers_are_limited, deadlines_kill, deaths_are_replaced, the_queue_is_limited,
+SUITE_MAIN("activities-jq-pool", helpers_start_with_the_first_request, helpers_are_limited, late_loops_kill_nobody,
+	   deadlines_kill, deaths_are_replaced, the_queue_is_limited,
 	   old_helpers_are_replaced, idle_helpers_end, no_program, bad_peers_are_dropped, closing_cancels, batches_compile, programs_are_compiled_together, a_bad_program_fails_alone)
