@@ -980,9 +980,14 @@ START_TEST(the_file_gets_smaller)
 	ck_assert_int_eq(stat(path, &before), 0);
 	clock_ms += RUNS_MS;
 	ck_assert_uint_gt(pass(&f).given_pages, 800);
-	for (int i = 0; i < 20; i++)
+	/* The file is cut when the log is copied, by a thread that has its own time. */
+	for (int i = 0; i < FULL_TRIES_MAX; i++) {
 		fill(&f, 1);
-	ck_assert_int_eq(stat(path, &after), 0);
+		ck_assert_int_eq(stat(path, &after), 0);
+		if (after.st_size < before.st_size / 4)
+			break;
+		usleep(5 * 1000);
+	}
 	ck_assert_int_lt(after.st_size, before.st_size / 4);
 	ck_assert_uint_eq(f.broken, 0);
 	fixture_reopen(&f);
