@@ -18,6 +18,7 @@
 
 #include "embedded.h"
 #include "tests/unit/store/fixture.h"
+#include "workflow/base/check.h"
 #include "workflow/base/log.h"
 
 #if defined(__has_feature)
@@ -389,6 +390,7 @@ static size_t make_life(struct stage *s, struct entry *entries, const char *run)
 	struct digest key = digest_of(bytes_text(fork));
 	size_t n = 0;
 
+	CHECK(run); /* which gcc doubts at -O2 */
 	make_run(s, &entries[n++], run, NULL, NULL);
 	make(s, &entries[n], ENTRY_TASK_COMPLETED, run);
 	json_set_text(&s->arena, entries[n].data, "stepId", "/do/0/a@1");
@@ -798,6 +800,7 @@ static void fill(struct stage *s, unsigned runs)
 	for (unsigned i = 0; i < runs; i++) {
 		const char *run = arena_printf(&s->arena, "run-%u", i);
 
+		CHECK(run);
 		if (i < SMALL_RUNS) {
 			append.entry_count = make_life(s, entries, run);
 		} else {
