@@ -15,6 +15,7 @@ enum {
 	API_READ_SLICE_MS = 20, /* one part of a long read */
 	API_READ_PAGE = 1000, /* entries that are looked at together */
 	API_VIEW_BYTES_MAX = 64 << 20, /* bytes of values in one run document besides its input and output; the rest are given by digest */
+	API_FORKS_MAX = 32, /* being made at once; one more is told to ask again */
 	API_FORK_FROM_MAX = 8192, /* bytes of a step id that a client names */
 	API_LABELS_MAX = 64,
 	API_VIEW_FORKS_MAX = 100, /* newest forks in one run document; `forksLeftOut` */

@@ -54,6 +54,7 @@ struct forked {
 	struct entry extra;
 	struct engine_submit submit;
 	struct definition *held;
+	bool is_counted; /* in daemon->forks */
 };
 
 static void drop_state(struct forked *f)
@@ -66,6 +67,7 @@ static void drop_state(struct forked *f)
 static void finish(struct forked *f)
 {
 	drop_state(f);
+	f->daemon->forks -= f->is_counted;
 	if (f->definition)
 		definition_free(f->definition);
 	if (f->changed)
@@ -374,6 +376,13 @@ static void begin_reading(struct forked *f)
 {
 	struct error error = {0};
 
+	if (f->daemon->forks >= API_FORKS_MAX) { /* each holds the other run's state, and what it carries of it */
+		error_set(&error, ERR_BUSY, "%d forks are being made, the limit (API_FORKS_MAX): ask again when they are", API_FORKS_MAX);
+		fail(f, &error);
+		return;
+	}
+	f->is_counted = true;
+	f->daemon->forks++;
 	f->read = (struct store_read){.work = fork_work, .on_done = on_read, .owner = f};
 	if (store_read(f->daemon->store, &f->read) == 0)
 		return;

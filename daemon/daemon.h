@@ -55,6 +55,7 @@ struct daemon {
 	struct sinks *sinks;
 	struct feeds feeds;
 	struct token_spool tokens;
+	unsigned forks; /* that are being made */
 	struct schedules schedules;
 	struct http_server *http;
 	struct backup_job { /* api_journal.c: the backup under way, or the last one */

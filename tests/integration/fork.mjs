@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Daemon, check, definition, documentOf, equal, extractionOf, finish, folder, match, pause, programs, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
+import { Daemon, check, definition, documentOf, equal, extractionOf, finish, folder, match, pause, problem, programs, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
 import { startPeer } from '../support/peer.mjs';
 
 const draw = random(seedOf(56));
@@ -255,6 +255,18 @@ await test('more records than a replay has at hand at once are carried over, and
 	const run = await fork('wide', { id: 'wide-b', from: 'c#1490' });
 	equal(run.output, { n: 1500 }, 'output');
 	check(await replays('wide-b') > 1490, 'a record each');
+});
+
+await test('more forks at once than are made side by side (API_FORKS_MAX): the others are told to ask again', async () => {
+	await daemon.post('/v1/runs?wait=30s', { id: 'long', definition: definition('long', [{ each: { for: { in: '${ [range(500)] }' }, do: [{ x: { set: { i: '${ $item }' } } }] } }, { last: { set: { done: true } } }]), input: {} }, 201);
+	const answers = await Promise.all(Array.from({ length: 150 }, (_, i) => daemon.ask('POST', '/v1/runs/long/fork', { id: `long-${i}`, from: 'last' })));
+	const made = answers.map((answer, i) => ({ answer, id: `long-${i}` })).filter(({ answer }) => answer.status === 201), refused = answers.filter(answer => answer.status !== 201);
+	check(made.length >= 32 && refused.length > 0, () => `${made.length} were made, ${refused.length} refused`);
+	for (const answer of refused)
+		problem(answer, 503, /32 forks are being made, the limit \(API_FORKS_MAX\)/);
+	for (const { id } of made)
+		equal((await daemon.ended(id)).status, 'completed', id);
+	equal((await daemon.post('/v1/runs/long/fork?wait=20s', { id: 'long-again', from: 'last' }, 201)).status, 'completed', 'asked again');
 });
 
 await test('killed between what is asked and the answer: the fork is there as a whole, or not at all', async () => {
