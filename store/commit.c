@@ -600,7 +600,8 @@ static int on_wal(void *arg, sqlite3 *db, const char *name, int frames)
 	return SQLITE_OK;
 }
 
-static void copy_wal(struct store *store, struct connection *connection)
+/* True: up to its end, so that it starts over. */
+static bool copy_wal(struct store *store, struct connection *connection)
 {
 	struct error error = {0};
 	int rc, frames = 0, copied = 0;
@@ -612,14 +613,15 @@ static void copy_wal(struct store *store, struct connection *connection)
 		disk_note_copy(store, copied >= frames);
 	atomic_fetch_add(&store->counters.wal_checkpoints, 1);
 	if (rc == SQLITE_OK || (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
-		return;
+		return rc == SQLITE_OK && copied >= frames;
 	if (connection_fail(connection, rc, "copy the write-ahead log into the database", &error) == ERR_FULL) {
 		/* All is still in the log; it is tried again, the next time with the reserve's room. */
 		if (!disk_make_room(store))
 			log_warn(LOG_STORE, "%s", error.message);
-		return;
+		return false;
 	}
 	store_break(store, &error); /* A failed fsync is never tried again. */
+	return false;
 }
 
 /* What is in the log is copied first, and what came meanwhile is little, so the writer waits for little. */
@@ -654,10 +656,12 @@ void commit_cut_wal(struct store *store)
 	store->writer.wal_frames = 0;
 }
 
-void commit_copy_wal(struct store *store)
+bool commit_copy_wal(struct store *store)
 {
-	copy_wal(store, &store->writer.connection);
+	bool whole = copy_wal(store, &store->writer.connection);
+
 	store->writer.wal_frames = 0;
+	return whole;
 }
 
 /* In a pause by the writer; under load by a thread of its own, while commits go on. What these added meanwhile the

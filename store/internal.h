@@ -410,7 +410,7 @@ typedef int (*commit_work)(struct store *store, void *arg, struct entry *entry, 
 int commit_chunk(struct store *store, commit_work work, void *arg, bool prunes, struct error *error);
 int commit_expect_shorter_file(struct store *store, struct error *error); /* pages were given back */
 void commit_cut_wal(struct store *store); /* down to nothing, once no reader needs it; waits for readers as long as any statement */
-void commit_copy_wal(struct store *store); /* so that the file shows what was given back */
+bool commit_copy_wal(struct store *store); /* so that the file shows what was given back; false: not up to the end of the log, for somebody reads or copies it */
 void commit_run(void *store); /* the writer thread */
 void commit_run_wal(void *store); /* the thread that copies the WAL back while commits go on */
 void reader_run_thread(void *store);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "store/internal.h"
 #include "workflow/base/check.h"
@@ -18,6 +19,7 @@
 #include "workflow/base/time.h"
 
 enum { DAY_MS = 86400 * 1000, HOUR_MS = 3600 * 1000 };
+enum { LOG_TRIES_MAX = 50, LOG_PAUSE_US = 20 * 1000 }; /* to copy the log whole on a full disk: a second, in which nothing can be written anyway */
 #define YEAR_MS (365LL * DAY_MS)
 
 static struct connection *connection_of(struct store *store)
@@ -1071,7 +1073,9 @@ static bool make_room(struct store *store)
 	if (retention->log_copied)
 		return false;
 	retention->log_copied = true;
-	commit_copy_wal(store);
+	/* The thread of the log may be copying it just now; a reader goes on in its own time. */
+	for (unsigned tries = 1; !commit_copy_wal(store) && !store->by_hand && tries < LOG_TRIES_MAX && !atomic_load(&store->is_broken); tries++)
+		usleep(LOG_PAUSE_US);
 	return !atomic_load(&store->is_broken);
 }
 
