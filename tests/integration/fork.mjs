@@ -272,10 +272,14 @@ await test('more forks at once than are made side by side (API_FORKS_MAX): the o
 await test('killed between what is asked and the answer: the fork is there as a whole, or not at all', async () => {
 	await done('torn', [{ m: { for: { each: 'x', in: '${ .l }' }, metadata: { concurrency: 1 }, do: [{ c: { set: { x: '${ $x }' } } }] } }, { b: { set: { n: '${ . | length }' } } }], { l: Array.from({ length: 300 }, (_, i) => i) });
 	let whole = 0, none = 0, kills = 0;
+	/* How long they take here, so that kills come before, within and after. */
+	const began = performance.now();
+	await Promise.all(Array.from({ length: 6 }, (_, i) => fork('torn', { id: `untorn-${i}`, from: 'c#250' })));
+	const spanMs = performance.now() - began;
 	for (let round = 0; round < 12; round++) {
 		const ids = Array.from({ length: 6 }, (_, i) => `torn-${round}-${i}`), from = ['b', 'c#250', 'c#1'][round % 3];
 		const asked = ids.map(id => daemon.ask('POST', '/v1/runs/torn/fork', { id, from }));
-		await pause(draw() * 60);
+		await pause(draw() * 1.6 * spanMs);
 		await daemon.kill();
 		kills++;
 		const answers = await Promise.all(asked);
