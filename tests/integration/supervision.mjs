@@ -1,9 +1,10 @@
 // Runtimes that the daemon launches: started, known to be ready, refused with the cause, started anew, stopped whatever they do, watched.
 import { chmodSync, copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { check, Daemon, definition, equal, finish, folder, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
 
+process.env.PATH = `${dirname(process.execPath)}:${process.env.PATH}`; // the scripts' interpreter is the one that runs the tests
 const script = join(root, 'tests/support/runtime.mjs');
 const freePort = () => new Promise(done => { const server = net.createServer().listen(0, '127.0.0.1', () => { const { port } = server.address(); server.close(() => done(port)); }); });
 const alive = pid => { try { return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8')); } catch { return false; } };
