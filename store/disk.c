@@ -266,9 +266,9 @@ int disk_check_log(struct store *store, uint64_t bytes, struct error *error)
 
 	if (!disk_is_watched(store) || bytes / 2 < store->options.wal_max_bytes)
 		return 0;
+	atomic_store(&store->disk.wal_bytes, bytes); /* the last look may be a second old: what is refused is told by this */
 	read_state(store, &disk);
 	disk.state = STORE_DISK_FULL;
-	disk.wal_bytes = bytes;
 	return explain(store, &disk, error);
 }
 

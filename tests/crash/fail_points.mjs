@@ -64,6 +64,7 @@ const NEEDS = {
 	'sink.recorded': ['sink'],
 	'timer.due': ['timer'],
 	'backup.begun': ['backup'], 'backup.copied': ['backup'], 'backup.verified': ['backup'], 'backup.linked': ['backup'],
+	'cancel.received': ['late'],
 	'retention.begun': ['purge'], 'retention.before-commit': ['purge'], 'retention.committed': ['purge'],
 	'recover.run': ['open'], 'recover.page': ['open'], 'recover.loaded': ['open'], 'start.recovered': ['open'],
 };
@@ -110,6 +111,8 @@ function load(k, needs) {
 	];
 	if (needs.includes('backup'))
 		chains.push([new Request(`backup-${k}`, null, post('/v1/journal/backup', { path: `${backups}/${k}.db` }))]);
+	if (needs.includes('late')) /* a child that its parent's timeout ends, by itself and not as part of a tree */
+		chains.push([run('late', [{ sub: { run: { workflow: { namespace: 'tests', name: 'sleeper', version: '1.0.0' } }, timeout: { after: { milliseconds: 60 } } } }], r => equal(r.status, 'faulted', r.id))]);
 	if (needs.includes('purge')) /* what an earlier one took away whole, or not at all, is gone in the end */
 		chains.push([new Request(`gone-${k}`, null, post('/v1/runs?wait=20s', { id: `gone-${k}`, definition: definition('gone', [{ a: { set: { text: noise(20_000) } } }]) })),
 			new Request(`purge-${k}`, null, async daemon => {

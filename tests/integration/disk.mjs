@@ -201,7 +201,7 @@ await test('a reader that never ends cannot make the write-ahead log grow withou
 	for (const id of acknowledged)
 		equal((await daemon.ended(id, 120_000)).status, 'completed', id);
 	await until('the log is short again', () => walBytes() < limit, 10_000);
-	await until('nobody holds it', async () => (await daemon.get('/v1/journal/stats')).disk.walHeldMs === 0, 10_000);
+	await until('nobody holds it any more', async () => (await daemon.get('/v1/journal/stats')).disk.walHeldMs < 1000, 10_000); // of the last copy: a commit may have come in its middle
 	console.log(`# ${acknowledged.length} runs, at most ${Math.round(stopped / (1 << 20))} MiB of log, ${Math.round(walBytes() / (1 << 20))} MiB at the end`);
 	daemon.verifyJournal();
 	await daemon.stop();
