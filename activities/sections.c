@@ -38,6 +38,7 @@ struct scan {
 	size_t paragraph_count, paragraph_cap;
 
 	/* While md4c runs. */
+	const char *copy; /* of the document, which md4c reads */
 	unsigned depth; /* of quotes and lists: headings in them are no boundaries */
 	bool in_heading, has_text, too_many, lost;
 	size_t after; /* no text before this offset is still to come */
@@ -192,7 +193,7 @@ static int on_block_entered(MD_BLOCKTYPE type, void *detail, void *arg)
 static int on_text(MD_TEXTTYPE type, const MD_CHAR *text, MD_SIZE size, void *arg)
 {
 	struct scan *scan = arg;
-	uintptr_t base = (uintptr_t)scan->document.data, at = (uintptr_t)text;
+	uintptr_t base = (uintptr_t)scan->copy, at = (uintptr_t)text;
 	bool ours = at >= base && at < base + scan->document.len; /* md4c has literals of its own for line breaks */
 
 	if (ours && scan->after < at - base + size)
@@ -318,12 +319,19 @@ static int scan_headings(struct scan *scan)
 		.text = on_text,
 	};
 	struct bytes document = scan->document;
+	/* md4c 0.4.8 looks one byte behind a document whose last line may be an item of a list ("3"): one that ends with its page of
+	 * memory would stop the process. */
+	char *copy = memory_alloc(document.len + 1);
 	int failed;
 
+	memcpy(copy, document.data, document.len);
+	copy[document.len] = '\n';
+	scan->copy = copy;
 	scan->after = scan->content_start;
 	buffer_init(&scan->text, HEADING_LEN_MAX);
-	failed = md_parse((const char *)document.data + scan->content_start, (MD_SIZE)(document.len - scan->content_start), &parser, scan);
+	failed = md_parse(copy + scan->content_start, (MD_SIZE)(document.len - scan->content_start), &parser, scan);
 	buffer_close(&scan->text);
+	free(copy);
 	if (scan->too_many)
 		return error_set(scan->error, ERR_TOO_LARGE, "document has more headings than SECTIONS_MAX %d", SECTIONS_MAX);
 	CHECK(failed == 0); /* what is left is memory that cannot be had */
