@@ -6,13 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include "workflow/base/check.h"
 
@@ -80,8 +79,10 @@ struct nvml_memory {
 };
 
 static struct {
-	pthread_mutex_t lock;
-	atomic_llong since_ms; /* somebody is within it since then; 0: nobody */
+	uv_once_t once;
+	uv_mutex_t lock;
+	uv_cond_t left;
+	uint64_t since_ns; /* somebody is within it since then; 0: nobody */
 	bool ready;
 	int (*init)(void);
 	int (*by_index)(unsigned index, nvml_device *device);
@@ -89,7 +90,7 @@ static struct {
 	int (*memory_v2)(nvml_device device, struct nvml_memory_v2 *memory); /* NULL: an older driver */
 	int (*memory)(nvml_device device, struct nvml_memory *memory);
 	const char *(*text)(int code);
-} nvml = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} nvml = {.once = UV_ONCE_INIT};
 
 /* POSIX has dlsym() give functions this way. */
 #define TAKE(field, name) (*(void **)&nvml.field = dlsym(library, name))
@@ -154,26 +155,35 @@ static int read_nvml(const char *device_name, double *value, struct error *error
 	return 0;
 }
 
-static long long now_ms(void)
+static void prepare_nvml(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+	CHECK(uv_mutex_init(&nvml.lock) == 0);
+	CHECK(uv_cond_init(&nvml.left) == 0);
 }
 
 /* One at a time. A driver that hangs keeps one thread of the pool, which others need too, and none of those who wait for it. */
 static int read_nvml_alone(const struct watch_config *config, double *value, struct error *error)
 {
-	long long since = atomic_load(&nvml.since_ms), until = now_ms() + config->within_ms;
-	struct timespec end = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
+	uint64_t within_ns = (uint64_t)config->within_ms * 1000000, now_ns = uv_hrtime(), until_ns = now_ns + within_ns;
+	bool mine;
 
-	if ((since != 0 && now_ms() - since > config->within_ms) || pthread_mutex_clocklock(&nvml.lock, CLOCK_MONOTONIC, &end) != 0)
+	uv_once(&nvml.once, prepare_nvml);
+	uv_mutex_lock(&nvml.lock);
+	while (nvml.since_ns != 0 && now_ns < until_ns && now_ns < nvml.since_ns + within_ns) {
+		uv_cond_timedwait(&nvml.left, &nvml.lock, until_ns - now_ns);
+		now_ns = uv_hrtime();
+	}
+	mine = nvml.since_ns == 0;
+	if (mine)
+		nvml.since_ns = now_ns;
+	uv_mutex_unlock(&nvml.lock);
+	if (!mine)
 		return error_set(error, ERR_TIMEOUT, "NVML does not return from another probe; see what the kernel's log says of the driver");
-	atomic_store(&nvml.since_ms, now_ms());
 	read_nvml(config->device, value, error);
-	atomic_store(&nvml.since_ms, 0);
-	pthread_mutex_unlock(&nvml.lock);
+	uv_mutex_lock(&nvml.lock);
+	nvml.since_ns = 0;
+	uv_cond_signal(&nvml.left);
+	uv_mutex_unlock(&nvml.lock);
 	return (int)error->code;
 }
 
