@@ -391,14 +391,11 @@ int reader_content_size(struct store_reader *reader, uint64_t id, uint64_t *size
 	return 0;
 }
 
-int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id, const struct digest *digest, const char *run_id,
-		   struct bytes *bytes, struct error *error)
+static int find_and_read(struct connection *connection, struct arena *arena, uint64_t id, const struct digest *digest, const char *run_id, struct bytes *bytes,
+			 struct error *error)
 {
-	ERROR_BEGIN(error);
-	struct connection *connection = &reader->connection;
 	bool has;
 
-	*bytes = (struct bytes){0};
 	if (id != 0)
 		return content_table_read(connection, arena, id, digest, bytes, error);
 	if (content_table_has_blob(connection, digest, &has, error) != 0)
@@ -418,4 +415,16 @@ int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id
 		return retention_table_explain_content(connection, digest, error);
 	}
 	return content_table_read(connection, arena, id, digest, bytes, error);
+}
+
+int reader_content(struct store_reader *reader, struct arena *arena, uint64_t id, const struct digest *digest, const char *run_id,
+		   struct bytes *bytes, struct error *error)
+{
+	ERROR_BEGIN(error);
+
+	*bytes = (struct bytes){0};
+	/* Whoever read the run before may be too late for its values. */
+	if (find_and_read(&reader->connection, arena, id, digest, run_id, bytes, error) == ERR_NOT_FOUND && run_id != NULL)
+		return retention_table_explain_run(&reader->connection, run_id, error);
+	return error->code;
 }

@@ -222,6 +222,24 @@ static void read_run_now(struct store_reader *reader, struct fixture *f, void *a
 	snprintf(question->message, sizeof(question->message), "%s", error.message);
 }
 
+struct content_question {
+	const char *run;
+	uint64_t id; /* 0: by digest alone */
+	struct digest digest;
+	enum error_code code;
+	char message[480];
+};
+
+static void read_content_now(struct store_reader *reader, struct fixture *f, void *arg)
+{
+	struct content_question *question = arg;
+	struct bytes bytes;
+	struct error error;
+
+	question->code = (enum error_code)reader_content(reader, &f->arena, question->id, &question->digest, question->run, &bytes, &error);
+	snprintf(question->message, sizeof(question->message), "%s", error.message);
+}
+
 static enum error_code code_of(struct fixture *f, const char *run, const char *says)
 {
 	struct question question = {.run = run};
@@ -239,11 +257,14 @@ START_TEST(a_run_leaves_when_its_time_is_over)
 {
 	struct fixture f;
 	struct entry again;
+	struct content_question late = {.run = "old", .digest = digest_of(BYTES_OF("\"secret of old\""))};
+	uint64_t value_id;
 
 	start(&f);
 	create(&f, "old", "{\"team\":\"a\",\"n\":\"1\"}");
 	create(&f, "open", "{\"team\":\"a\"}");
 	work(&f, "old", ENTRY_TASK_COMPLETED, BYTES_OF("\"secret of old\""));
+	value_id = (uint64_t)ask(&f, "SELECT id FROM content WHERE CAST(bytes AS TEXT) = '\"secret of old\"'");
 	end(&f, "old");
 	clock_ms += RUNS_MS - 1;
 	ck_assert_uint_eq(pass(&f).removed_runs, 0);
@@ -252,6 +273,16 @@ START_TEST(a_run_leaves_when_its_time_is_over)
 	clock_ms += 1;
 	ck_assert_uint_eq(pass(&f).removed_runs, 1);
 	ck_assert_int_eq(code_of(&f, "old", "by retention (retention.runs: 2592s)"), ERR_GONE);
+	/* Whoever read the run before is too late for its values, by their ids or their digests. */
+	for (int i = 0; i < 2; i++) {
+		late.id = i == 0 ? value_id : 0;
+		read_and_wait(&f, read_content_now, &late);
+		ck_assert_int_eq(late.code, ERR_GONE);
+		ck_assert_msg(strstr(late.message, "run old ended on ") != NULL, "%s", late.message);
+	}
+	late.run = "open";
+	read_and_wait(&f, read_content_now, &late);
+	ck_assert_int_eq(late.code, ERR_NOT_FOUND);
 	ck_assert_int_eq(code_of(&f, "open", NULL), ERR_NONE);
 	ck_assert_int_eq(code_of(&f, "never", NULL), ERR_NOT_FOUND);
 	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 1);
@@ -774,22 +805,6 @@ START_TEST(an_operator_purges_runs)
 }
 END_TEST
 
-struct content_question {
-	struct digest digest;
-	enum error_code code;
-	char message[480];
-};
-
-static void read_content_now(struct store_reader *reader, struct fixture *f, void *arg)
-{
-	struct content_question *question = arg;
-	struct bytes bytes;
-	struct error error;
-
-	question->code = (enum error_code)reader_content(reader, &f->arena, 0, &question->digest, "one", &bytes, &error);
-	snprintf(question->message, sizeof(question->message), "%s", error.message);
-}
-
 /* Erasing takes every copy of a value, of small and of large ones, and of documents that many runs share; the digest stays and says why. */
 START_TEST(a_value_is_erased_everywhere)
 {
@@ -800,7 +815,7 @@ START_TEST(a_value_is_erased_everywhere)
 	for (int i = 0; i < 3; i++) {
 		struct bytes value = i == 0 ? BYTES_OF("\"small and personal\"") : i == 1 ? (struct bytes){big.data, 20000} : big;
 		struct store_purge purge = {.kind = STORE_PURGE_CONTENT, .content = digest_of(value), .reason = BYTES_OF("\"a person asked\"")};
-		struct content_question question = {.digest = digest_of(value)};
+		struct content_question question = {.run = "one", .digest = digest_of(value)};
 		struct entry document = {.kind = ENTRY_DOCUMENT_ADDED, .data = json_object(&f.arena)};
 		const char *a = i == 0 ? "one" : text(&f, "a%d", i), *b = text(&f, "b%d", i);
 
