@@ -488,7 +488,7 @@ static void on_read(struct store_read *read)
 
 	list_remove(&own->link);
 	free(own);
-	if (error.code != ERR_NONE && error.code != ERR_BUSY && kind != READ_CHILD && !(error.code == ERR_GONE && kind == READ_RUN))
+	if (error.code != ERR_NONE && error.code != ERR_BUSY && kind != READ_CHILD && error.code != ERR_GONE)
 		broken(world, NULL, "the store cannot read what the engine asks for: %s", error.message);
 	switch (kind) {
 	case READ_RUN: {
@@ -514,6 +514,8 @@ static void on_read(struct store_read *read)
 		struct engine_load_values *load = request;
 		load->arena = arena;
 		load->error = error;
+		if (error.code == ERR_GONE && !world_run_model(world, load->run_id)->ended)
+			broken(world, world_run_model(world, load->run_id), "it has not ended, and a value is gone: %s", error.message);
 		world->counters.value_loads += error.code == ERR_NONE ? load->need_count : 0;
 		load->on_done(load);
 		break;

@@ -40,6 +40,7 @@ static bool all_happened(const struct counters *sum, uint64_t seeds)
 		uint64_t times;
 		unsigned least;
 	} figures[] = {
+		{"runs that ended", sum->ended, 1500}, {"loads of runs", sum->loads, 2000}, {"snapshots", sum->snapshots, 1000},
 		{"commits", sum->commits, 20000}, {"crashes", sum->crashes, 400}, {"crashes that took unsynced writes away", sum->dropped, 200}, {"crashes in the middle of a commit", sum->in_commit, 100},
 		{"commits in doubt that were there", sum->kept_commits, 10}, {"crashes while the journal opens", sum->in_open, 10}, {"retries of calls", sum->retries, 1000}, {"full disks", sum->full, 20},
 		{"refusals for want of room", sum->full_refused, 200}, {"appends that waited for room", sum->full_waited, 2}, {"answers after their cancellation", sum->late, 20},

@@ -23,7 +23,6 @@ enum {
 	STEP_SLOTS = 1024,
 	KEPT_ENTRIES_MAX = 80, KEPT_BYTES_MAX = 32 << 10, /* of a run that --keep writes, */
 	KEPT_RUNS = 2, /* … the first so many of each seed */
-	ENDED_MIN = 3, ENTRIES_MIN = 40, /* work that each seed has to do */
 };
 
 /* --- randomness --------------------------------------------------------------------------------------------------- */

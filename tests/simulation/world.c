@@ -809,9 +809,6 @@ int world_run(uint64_t seed, const struct options *options, struct counters *sum
 	while (step(&world))
 		continue;
 	check_rest(&world);
-	if (c->ended < (runs < ENDED_MIN ? runs : ENDED_MIN) || world.journal.count < ENTRIES_MIN || c->crashes < 1 || c->loads < 1 || c->snapshots < 1)
-		broken(&world, world.runs[0], "too little happened: ended=%" PRIu64 " entries=%zu crashes=%" PRIu64 " retries=%" PRIu64 " loads=%" PRIu64 " snapshots=%" PRIu64, c->ended,
-		       world.journal.count, c->crashes, c->retries, c->loads, c->snapshots);
 	world.counters.children += world.children.started;
 	world.counters.attached += world.children.attached;
 	world.counters.orphans += world.children.orphans;
