@@ -70,25 +70,41 @@ static void read_host(void)
 
 /* ---- Slots ---- */
 
+/* The first of those who wait that has the lane; NULL: none. */
+static struct slot *find_solo(const struct runtime *runtime)
+{
+	LIST_EACH(link, &runtime->waiting) {
+		struct slot *slot = CONTAINER_OF(link, struct slot, link);
+
+		if (slot->solo != NULL && strncmp(slot->solo, runtime->solo, sizeof(runtime->solo) - 1) == 0)
+			return slot;
+	}
+	return NULL;
+}
+
+static unsigned width_of(const struct runtime *runtime, const struct slot *slot)
+{
+	if (slot->solo == NULL)
+		return runtime->config.concurrency;
+	if (slot->solo_width == 0)
+		return 1;
+	return slot->solo_width < runtime->config.concurrency ? slot->solo_width : runtime->config.concurrency;
+}
+
 /* Whose turn it is, if somebody may have one now. First come, first served; who wants the runtime for itself waits until nothing is in flight, and
  * those behind it wait meanwhile, else a busy runtime would never come to it. */
 static struct slot *next_slot(const struct runtime *runtime)
 {
 	struct slot *first;
 
-	if (runtime->admission != RUNTIME_ADMITS || list_empty(&runtime->waiting) || runtime->solo_held)
+	if (runtime->admission != RUNTIME_ADMITS || list_empty(&runtime->waiting))
 		return NULL;
 	if (runtime->solo[0] != '\0') {
-		LIST_EACH(link, &runtime->waiting) {
-			struct slot *slot = CONTAINER_OF(link, struct slot, link);
-
-			if (slot->solo != NULL && strncmp(slot->solo, runtime->solo, sizeof(runtime->solo) - 1) == 0)
-				return slot;
-		}
-		return NULL;
+		first = find_solo(runtime);
+		return first != NULL && runtime->in_flight < width_of(runtime, first) ? first : NULL;
 	}
 	first = CONTAINER_OF(runtime->waiting.next, struct slot, link);
-	return runtime->in_flight < (first->solo != NULL ? 1 : runtime->config.concurrency) ? first : NULL;
+	return runtime->in_flight < (first->solo != NULL ? 1 : width_of(runtime, first)) ? first : NULL;
 }
 
 static void give_slots(struct runtime *runtime)
@@ -107,7 +123,7 @@ static void give_slots(struct runtime *runtime)
 		slot->waiting = false;
 		slot->held = true;
 		if (slot->solo != NULL) {
-			runtime->solo_held = true;
+			runtime->solo_over = false;
 			snprintf(runtime->solo, sizeof(runtime->solo), "%s", slot->solo);
 			deadline_free(runtime->activities, runtime->solo_ends);
 			runtime->solo_ends = NULL;
@@ -121,6 +137,10 @@ static void end_solo(struct deadline *deadline)
 {
 	struct runtime *runtime = deadline->owner;
 
+	if (find_solo(runtime) != NULL) { /* the runtime is not ready for it yet */
+		deadline_start(deadline, SOLO_LINGER_MS);
+		return;
+	}
 	deadline_free(runtime->activities, runtime->solo_ends);
 	runtime->solo_ends = NULL;
 	runtime->solo[0] = '\0';
@@ -129,8 +149,10 @@ static void end_solo(struct deadline *deadline)
 
 static void leave_solo(struct runtime *runtime, const struct slot *slot)
 {
-	runtime->solo_held = false;
-	if (slot->solo_last || runtime->activities->closing) {
+	runtime->solo_over |= slot->solo_last;
+	if (runtime->in_flight > 0) /* others of the lane */
+		return;
+	if (runtime->solo_over || runtime->activities->closing) {
 		runtime->solo[0] = '\0';
 		return;
 	}

@@ -34,9 +34,10 @@ struct slot {
 	 * the slot waits on or is held as before. Else it no longer waits, but is still held. */
 	void (*on_lost)(struct slot *slot, enum failure_class failure, const char *detail);
 	bool waiting, held;
-	/* The solo lane: nothing else is in flight while it is held, and for SOLO_LINGER_MS afterwards the runtime waits for the next one with the
-	 * same key before it serves others, so that a measurement of many requests has the runtime for itself. NULL: an ordinary slot. */
+	/* The solo lane: nothing else is in flight while it is held, and for SOLO_LINGER_MS afterwards, and as long as one with the same key waits, the
+	 * runtime serves no others, so that a measurement of many requests has the runtime for itself. NULL: an ordinary slot. */
 	const char *solo;
+	unsigned solo_width; /* so many with this key may be in flight at once, never more than the runtime's concurrency; 0: one */
 	bool solo_last; /* no further one with this key follows */
 };
 
@@ -65,8 +66,8 @@ struct runtime {
 	size_t waiting_count;
 	unsigned in_flight;
 	bool giving_slots;
-	bool solo_held;
-	char solo[SOLO_KEY_LEN_MAX]; /* the lane is kept for this key; "": for nobody */
+	char solo[SOLO_KEY_LEN_MAX]; /* the lane is kept for this key, who holds a slot has it; "": for nobody */
+	bool solo_over; /* its last one was there */
 	struct deadline *solo_ends;
 	struct list gates; /* gates.c */
 	size_t gate_count;
