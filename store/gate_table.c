@@ -91,32 +91,13 @@ int reader_gates(struct store_reader *reader, struct arena *arena, const struct 
 
 int reader_gate(struct store_reader *reader, struct arena *arena, const char *id_prefix, struct store_gate *gate, struct error *error)
 {
-	struct digest from, to;
-	struct store_gate other;
 	sqlite3_stmt *statement;
-	int step;
 
 	ERROR_BEGIN(error);
-	if (!digest_prefix_range(id_prefix, &from, &to))
-		return error_set(error, ERR_INVALID, "\"%.80s\" is no gate's id: %d to %d lower-case hex digits", id_prefix, DIGEST_PREFIX_MIN, DIGEST_HEX_LEN);
-	statement = statement_take(&reader->connection, by_id_sql, error);
+	statement = statement_find_digest(&reader->connection, by_id_sql, id_prefix, 1, "gate", error);
 	if (statement == NULL)
 		return error->code;
-	bind_digest(statement, 1, &from);
-	bind_digest(statement, 2, &to);
-	step = statement_step(&reader->connection, statement, error);
-	if (step < 0)
-		return error->code;
-	if (step == 0)
-		return error_set(error, ERR_NOT_FOUND, "there is no gate %.64s", id_prefix);
 	read_gate(statement, arena, gate);
-	step = statement_step(&reader->connection, statement, error);
-	if (step > 0)
-		read_gate(statement, arena, &other);
 	statement_end(statement);
-	if (error->code != ERR_NONE)
-		return error->code;
-	if (step > 0 && !digest_equal(&gate->id, &other.id))
-		return error_set(error, ERR_INVALID, "%.64s is the beginning of several gates: give more digits", id_prefix);
 	return fill(reader, arena, gate, error);
 }

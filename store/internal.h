@@ -110,6 +110,9 @@ int statement_step(struct connection *connection, sqlite3_stmt *statement, struc
 /* Step to the end. Returns the error code. */
 int statement_run(struct connection *connection, sqlite3_stmt *statement, struct error *error);
 void statement_end(sqlite3_stmt *statement); /* reset and clear the bindings, when not stepped to the end */
+/* At the first row whose digest in `column` begins with the prefix; sql asks for those between ?1 and ?2, in order, LIMIT 2. NULL and an
+ * error: it is no prefix, or of no digest, or of several. what: "fact". The caller reads the row and calls statement_end(). */
+sqlite3_stmt *statement_find_digest(struct connection *connection, const char *sql, const char *prefix, int column, const char *what, struct error *error);
 
 /* Bound bytes stay untouched until the statement has ended. */
 void bind_number(sqlite3_stmt *statement, int index, uint64_t number);

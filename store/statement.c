@@ -296,6 +296,43 @@ void statement_end(sqlite3_stmt *statement)
 	sqlite3_clear_bindings(statement);
 }
 
+sqlite3_stmt *statement_find_digest(struct connection *connection, const char *sql, const char *prefix, int column, const char *what, struct error *error)
+{
+	struct digest from, to, found, other;
+	sqlite3_stmt *statement;
+	bool several;
+	int step;
+
+	if (!digest_prefix_range(prefix, &from, &to)) {
+		error_set(error, ERR_INVALID, "\"%.80s\" is no id of a %s: %d to %d lower-case hex digits", prefix, what, DIGEST_PREFIX_MIN, DIGEST_HEX_LEN);
+		return NULL;
+	}
+	statement = statement_take(connection, sql, error);
+	if (statement == NULL)
+		return NULL;
+	bind_digest(statement, 1, &from);
+	bind_digest(statement, 2, &to);
+	step = statement_step(connection, statement, error);
+	if (step > 0 && column_digest(statement, column, &found)) {
+		step = statement_step(connection, statement, error);
+		several = step > 0 && (!column_digest(statement, column, &other) || !digest_equal(&found, &other));
+		if (step > 0)
+			statement_end(statement);
+		if (several) {
+			error_set(error, ERR_INVALID, "%.64s is the beginning of several %ss: give more digits", prefix, what);
+			return NULL;
+		}
+		if (step < 0)
+			return NULL;
+		bind_digest(statement, 1, &found);
+		bind_digest(statement, 2, &found);
+		step = statement_step(connection, statement, error);
+	}
+	if (step == 0)
+		error_set(error, ERR_NOT_FOUND, "there is no %s %.64s", what, prefix);
+	return step > 0 ? statement : NULL;
+}
+
 void bind_number(sqlite3_stmt *statement, int index, uint64_t number)
 {
 	/* A negative number out of a damaged table comes back as one that no row has: it is not found, and nothing stops. */
