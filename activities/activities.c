@@ -285,6 +285,11 @@ bool activities_has_runtime(const struct activities *activities, const char *nam
 	return runtime_get(activities, name) != NULL;
 }
 
+int activities_check_runtime(const struct activities *activities, const char *name, struct error *error)
+{
+	return activities_has_runtime(activities, name) ? 0 : runtime_refuse_name(activities, name, error);
+}
+
 static const char *reach_name(const struct runtime *runtime)
 {
 	switch (runtime->reach) {

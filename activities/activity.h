@@ -160,6 +160,7 @@ void activities_note_gate(struct activities *activities, const struct digest *id
 
 /* Runtimes, for the API. */
 bool activities_has_runtime(const struct activities *activities, const char *name);
+int activities_check_runtime(const struct activities *activities, const char *name, struct error *error); /* ERR_NOT_FOUND: there is no such one; the error names those that there are */
 struct json *activities_runtimes_json(const struct activities *activities, struct arena *arena); /* [{name, kind, url, model, status, inFlight, waiting, concurrency, configuration?, simulated?, lastError?}] */
 struct json *activities_runtime_json(const struct activities *activities, struct arena *arena, const char *name); /* one, with its log when it is launched; NULL: no such */
 /* Of a runtime with `launch`: begin what is asked; what becomes of it is in its document. ERR_NOT_FOUND, or ERR_UNSUPPORTED without `launch`. */

@@ -74,7 +74,8 @@ bool command_flag(const struct command *command, const char *name);
 const char *command_option(const struct command *command, const char *name); /* the last one; NULL */
 const char *command_option_at(const struct command *command, const char *name, size_t index); /* NULL past the last */
 /* STATUS_USAGE with a message on nonsense. The value is left alone when the option was not given. */
-int command_number(struct command *command, const char *name, uint64_t max, uint64_t *value);
+int command_number(struct command *command, const char *name, uint64_t max, uint64_t *value); /* 0 to max */
+int command_number_from(struct command *command, const char *name, uint64_t min, uint64_t max, uint64_t *value);
 int command_duration(struct command *command, const char *name, int64_t *ms);
 int command_read_wait(struct command *command, int64_t *timeout_ms); /* of --timeout, which is refused without --wait; -1: no limit */
 /* The word of a list that is nearest to what was typed; NULL when none is near. */
@@ -161,7 +162,9 @@ typedef bool (*run_entry_cb)(void *arg, const struct json *entry);
 int run_follow(struct command *command, const char *id, uint64_t after, bool has_after, run_entry_cb on_entry, void *arg);
 /* A definition of one task that calls `function`: what a built-in verb needs where the built-in workflow does not suffice. */
 struct json *make_call_definition(struct arena *arena, const char *name, const char *task, const char *function, struct json *with, struct json *schema);
-/* The runtime to use: --runtime, or the only one that the daemon knows. */
+/* Does the daemon know a runtime of this name? STATUS_NOT_FOUND, told with those that it knows: asked before a run is made that could only fault. */
+int check_runtime(struct command *command, const char *name);
+/* The runtime to use: --runtime, checked so, or the only one that the daemon knows. */
 int choose_runtime(struct command *command, const char **runtime);
 
 /* facts.c: what verbs about facts share. */

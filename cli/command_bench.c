@@ -450,11 +450,9 @@ int command_bench_overhead(struct command *command)
 	double resident = 0, private = 0;
 	struct disk disk = {0};
 	const char *url = NULL;
-	int status = command_number(command, "runs", RUNS_MAX, &runs);
+	int status = command_number_from(command, "runs", 1, RUNS_MAX, &runs);
 	if (status != STATUS_OK)
 		return status;
-	if (runs == 0)
-		return command_fail(command, STATUS_USAGE, NULL, "--runs 0: at least one run is needed");
 	if ((status = make_folder(&bench)) != STATUS_OK || (status = measure_disk(&bench, &disk)) != STATUS_OK ||
 	    (!no_op && (status = start_sim(&bench, ACTIVITY_MS, &url)) != STATUS_OK) || (status = start_daemon(&bench, url)) != STATUS_OK)
 		goto done;
@@ -754,11 +752,9 @@ int command_bench_journal(struct command *command)
 	double empty, listed, entries, rest, file_bytes[JOURNAL_PERIODS];
 	uint64_t steady_runs;
 	struct json *stats;
-	int status = command_number(command, "runs", RUNS_MAX, &runs);
+	int status = command_number_from(command, "runs", JOURNAL_RUNS_MIN, RUNS_MAX, &runs);
 	if (status != STATUS_OK)
 		return status;
-	if (runs < JOURNAL_RUNS_MIN)
-		return command_fail(command, STATUS_USAGE, NULL, "--runs %llu: at least %d are needed", (unsigned long long)runs, JOURNAL_RUNS_MIN);
 	if ((status = make_folder(&bench)) != STATUS_OK || (status = restart_daemon(&bench, "forever", "forever")) != STATUS_OK ||
 	    (status = register_definition(&bench, NO_OP_DEFINITION)) != STATUS_OK || (status = ask_stats(&bench, &stats)) != STATUS_OK)
 		goto done;

@@ -7,7 +7,7 @@
 
 #define GATE_WORKFLOW "reprise/gate:1.0.0"
 
-enum { ANSWER_TEXT_WIDTH = 60 };
+enum { ANSWER_TEXT_WIDTH = 60, REQUESTS_MIN = 2 /* equal answers are counted */ };
 
 /* The file holds what the requests are made of: messages or a prompt, schema, sampling. */
 static int read_request(struct command *command, struct json **request)
@@ -55,11 +55,9 @@ static int make_input(struct command *command, const char *runtime, const struct
 
 	*input = json_object(arena);
 	json_set_text(arena, *input, "runtime", runtime);
-	if ((status = command_number(command, "requests", GATE_REQUESTS_MAX, &requests)) != STATUS_OK ||
+	if ((status = command_number_from(command, "requests", REQUESTS_MIN, GATE_REQUESTS_MAX, &requests)) != STATUS_OK ||
 	    (status = command_number(command, "seeds", GATE_SEEDS_MAX, &seeds)) != STATUS_OK)
 		return status;
-	if (command_option(command, "requests") != NULL && requests < 2)
-		return command_fail(command, STATUS_USAGE, NULL, "--requests %s: 2 to %d are possible", command_option(command, "requests"), GATE_REQUESTS_MAX);
 	if (command_option(command, "requests") != NULL)
 		json_set_number(arena, *input, "requests", (double)requests);
 	if (command_option(command, "seeds") != NULL)
@@ -177,6 +175,8 @@ int command_gate(struct command *command)
 		return command_fail(command, STATUS_USAGE, NULL, "--id %s: an id is 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
 	if ((status = command_duration(command, "timeout", &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK ||
 	    (status = read_request(command, &request)) != STATUS_OK || (status = make_input(command, runtime, request, &input)) != STATUS_OK)
+		return status;
+	if ((status = check_runtime(command, runtime)) != STATUS_OK)
 		return status;
 	if (id == NULL)
 		id = new_run_id(command);

@@ -219,6 +219,12 @@ static int choose_verb(struct command *command, int argc, char **argv, bool *ski
 	return STATUS_OK;
 }
 
+/* With its letter, where it has one: who typed -n may not know the long name. */
+static const char *option_name(struct command *command, const struct option_rule *rule)
+{
+	return rule->letter != 0 ? arena_printf(&command->arena, "-%c (--%s)", rule->letter, rule->name) : arena_printf(&command->arena, "--%s", rule->name);
+}
+
 static int parse_options(struct command *command, int argc, char **argv, const bool *skip)
 {
 	bool only_arguments = false;
@@ -255,7 +261,7 @@ static int parse_options(struct command *command, int argc, char **argv, const b
 			return command_fail(command, STATUS_USAGE, NULL, "option --%s takes no value", rule->name);
 		if (rule->value != NULL && value == NULL) {
 			if (i + 1 >= argc || skip[i + 1])
-				return command_fail(command, STATUS_USAGE, NULL, "option --%s needs a value: %s", rule->name, rule->value);
+				return command_fail(command, STATUS_USAGE, rule->help, "option %s needs a value: %s", option_name(command, rule), rule->value);
 			value = argv[++i];
 		}
 		add_option(command, rule, value);
@@ -374,7 +380,20 @@ const char *command_option_at(const struct command *command, const char *name, s
 	return NULL;
 }
 
+static int fail_number(struct command *command, const char *name, const char *text, uint64_t min, uint64_t max)
+{
+	const struct option_rule *rule = find_rule(command->verb->options, name, strlen(name), 0);
+
+	CHECK(rule); /* the verb asks for what it has */
+	return command_fail(command, STATUS_USAGE, rule->help, "%s %s: a whole number from %llu to %llu is meant", option_name(command, rule), text, (unsigned long long)min, (unsigned long long)max);
+}
+
 int command_number(struct command *command, const char *name, uint64_t max, uint64_t *value)
+{
+	return command_number_from(command, name, 0, max, value);
+}
+
+int command_number_from(struct command *command, const char *name, uint64_t min, uint64_t max, uint64_t *value)
 {
 	const char *text = command_option(command, name);
 	if (text == NULL)
@@ -382,8 +401,8 @@ int command_number(struct command *command, const char *name, uint64_t max, uint
 	char *end;
 	errno = 0;
 	unsigned long long number = strtoull(text, &end, 10);
-	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || number > max)
-		return command_fail(command, STATUS_USAGE, NULL, "--%s %s: a whole number from 0 to %llu is meant", name, text, (unsigned long long)max);
+	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || number < min || number > max)
+		return fail_number(command, name, text, min, max);
 	*value = number;
 	return STATUS_OK;
 }

@@ -404,12 +404,21 @@ struct json *make_call_definition(struct arena *arena, const char *name, const c
 	return definition;
 }
 
+int check_runtime(struct command *command, const char *name)
+{
+	struct json *answer;
+
+	if (name[0] == '\0' || !utf8_valid(bytes_text(name), NULL))
+		return command_fail(command, STATUS_USAGE, "reprise runtime list shows them", "the runtime's name is %s", name[0] == '\0' ? "empty" : "not UTF-8");
+	return command_get(command, path_of(command, "/v1/runtimes/", name, ""), &answer);
+}
+
 int choose_runtime(struct command *command, const char **runtime)
 {
 	struct json *answer;
 	*runtime = command_option(command, "runtime");
 	if (*runtime != NULL)
-		return STATUS_OK;
+		return check_runtime(command, *runtime);
 	int status = command_get(command, "/v1/runtimes", &answer);
 	if (status != STATUS_OK)
 		return status;

@@ -341,6 +341,8 @@ static void fork_work(struct store_reader *reader, struct store_read *read)
 			break;
 		case FORK_TAKE: {
 			const struct fork_source source = {load_value, f};
+			if (fork_check_patches(&f->state, &f->find, f->patches, error) != 0)
+				return;
 			if (fork_carry(&f->state, &f->find, f->input.data ? &f->input : NULL, &source, &f->forking, &f->run_input, error) == 0)
 				merge_labels(f, error);
 			return;

@@ -80,11 +80,16 @@ void api_add_gate(struct daemon *daemon, struct request *request, const char *co
 {
 	const struct json *body = api_body_object(request, "runtime requests seeds request between id labels");
 	struct json *submission, *input;
+	struct error error;
 
 	if (!body)
 		return;
 	if (!json_get_text(body, "runtime")) {
 		api_invalid(request, "runtime is missing: the name of a runtime in the daemon's configuration");
+		return;
+	}
+	if (activities_check_runtime(daemon->activities, json_get_text(body, "runtime"), &error) != 0) { /* a run could only fault */
+		request_problem(request, &error);
 		return;
 	}
 	if (json_get(json_get(body, "request"), "schema")) {

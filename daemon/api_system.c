@@ -29,7 +29,7 @@ void api_get_runtime(struct daemon *daemon, struct request *request, const char 
 		request_answer_json(request, 200, json);
 		return;
 	}
-	error_set(&error, ERR_NOT_FOUND, "no runtime '%.60s' is configured; reprise runtime list shows them", parameters[0]);
+	activities_check_runtime(daemon->activities, parameters[0], &error);
 	request_problem(request, &error);
 }
 

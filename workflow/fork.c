@@ -513,6 +513,73 @@ struct json *fork_patch_document(struct arena *arena, const struct definition *d
 	return document;
 }
 
+/* Can a list that has come to `from` (`is_live`: which is under way) begin the task at `index` from now on? What an `if` or a switch will decide is not known, so every way counts. */
+static bool list_comes_to(const struct task_list *list, size_t from, bool is_live, size_t index)
+{
+	bool *comes = memory_zero(list->count + 1), found, grows = from < list->count;
+
+	if (grows && !is_live)
+		comes[from] = true;
+	for (bool first = is_live; grows; first = false) {
+		grows = false;
+		for (size_t i = 0; i < list->count; i++) {
+			const struct task *task = list->tasks[i];
+			if (!comes[i] && !(first && i == from))
+				continue;
+			for (size_t k = 0; k <= task->case_count + 1; k++) { /* its own `then`, those of its cases, and the next task: it may have been left out by its `if` */
+				const struct then *then = k == 0 ? &task->then : k <= task->case_count ? &task->cases[k - 1].then : NULL;
+				size_t to = then && then->kind == THEN_TASK ? then->index : i + 1;
+				if (to < list->count && !comes[to])
+					comes[to] = grows = true;
+			}
+		}
+	}
+	found = index < list->count && comes[index];
+	free(comes);
+	return found;
+}
+
+/* Does the state, about to go on in or below `holder`, come to take the arguments of the task? What stands below something that is under way has a record of its own. */
+static bool comes_to(const struct instance *holder, const struct task *task, const struct fork_find *find)
+{
+	const struct task *inner = task;
+
+	if (holder->task == task) /* a call that was under way is begun anew; where a child is let go, nothing is */
+		return task->kind == TASK_CALL && !(task->function == FUNCTION_RUN && find->children == FORK_DETACH);
+	while (inner && inner->parent != holder->task)
+		inner = inner->parent;
+	if (!inner)
+		return false;
+	if (task_is_loop(holder->task) && !holder->is_body)
+		return (holder->next_iteration < holder->item_count && !holder->exited) || (holder->task->kind == TASK_LISTEN && !holder->satisfied);
+	if (holder->task->kind == TASK_FORK)
+		return inner->index >= holder->next_iteration || holder->again > 0;
+	if (holder->task->kind == TASK_TRY && holder->task->catch && holder->task->catch->retry && !inner->in_handler)
+		return true;
+	if (holder->task->kind == TASK_TRY && inner->in_handler != holder->in_handler)
+		return inner->in_handler;
+	return list_comes_to(state_list(holder), holder->cursor, holder->child_live, inner->index);
+}
+
+int fork_check_patches(struct state *state, const struct fork_find *find, const struct json *patches, struct error *error)
+{
+	*error = (struct error){0};
+	state_settle(state);
+	for (size_t i = 0; i < json_count(patches); i++) {
+		const char *reference = patches->object.members[i].name;
+		const struct task *task = definition_find_task(find->definition, reference);
+		bool comes = false;
+
+		CHECK(task); /* fork_patch_document() has seen to it */
+		LIST_EACH(link, &state->live)
+			comes |= comes_to(CONTAINER_OF(link, struct instance, live), task, find);
+		if (!comes)
+			return error_set(error, ERR_INVALID, "task %.200s comes before %.200s, where the fork begins, and is not begun again: what is set would have no effect; fork from %.200s, or from a task before "
+					 "it, to set it", reference, find->step, reference);
+	}
+	return 0;
+}
+
 struct digest fork_request_digest(const char *run_id, const struct digest *overrides)
 {
 	struct arena arena;

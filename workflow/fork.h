@@ -91,5 +91,9 @@ int fork_carry(struct state *state, const struct fork_find *find, const struct b
  * reads its arguments after the fork. What comes out has yet to be loaded. */
 struct json *fork_patch_document(struct arena *arena, const struct definition *definition, const struct fork_find *find, const struct json *patches, struct error *error);
 
+/* The state as for fork_carry(), before it: does what is set have an effect? ERR_INVALID: a task that was over when the fork's began, and that nothing begins again. Patches as fork_patch_document()
+ * took them. */
+int fork_check_patches(struct state *state, const struct fork_find *find, const struct json *patches, struct error *error);
+
 /* "Equal content" of a fork: what was asked for. */
 struct digest fork_request_digest(const char *run_id, const struct digest *overrides);

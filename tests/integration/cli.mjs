@@ -735,7 +735,7 @@ await test('on a terminal extract shows how many sections are done, from the liv
 await test('infer prints the text, sends its sampling, and writes the call out for a schema', async () => {
 	serve(seen => [seen.method === 'POST' ? 201 : 200, runDocument('i', seen.method === 'POST' ? {} : { status: 'completed', output: { text: 'Hello!\nTwo', finishReason: 'stop' } })]);
 	equal((await expects(0, ['infer', 'Say hello', '--runtime', 'r', '--id', 'i'])).out, 'Hello!\nTwo\n', 'text');
-	equal(JSON.parse(asked[0].body), { definition: 'reprise/infer:1.0.0', id: 'i', input: { runtime: 'r', prompt: 'Say hello' } }, 'body');
+	equal(JSON.parse(asked.find(seen => seen.method === 'POST').body), { definition: 'reprise/infer:1.0.0', id: 'i', input: { runtime: 'r', prompt: 'Say hello' } }, 'body');
 	equal((await expects(0, ['infer', '-', '--runtime', 'r', '--id', 'i', '-o', 'json'], { input: 'from a pipe' })).json.finishReason, 'stop', 'JSON');
 	await expects(0, ['infer', 'x', '--runtime', 'r', '--id', 'i', '--max-tokens', '7', '--temperature', '0.5', '--schema', join(folder, 'schemas/facts.json')]);
 	const sent = JSON.parse(asked.filter(seen => seen.method === 'POST').at(-1).body), call = sent.definition.do[0].answer;

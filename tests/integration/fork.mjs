@@ -109,6 +109,10 @@ await test('the settings of a later task, and the extraction with another runtim
 	const all = await fork('facts', { from: 'one', set: { runtime: 'b' }, tasks: { '/do/1/two': { runtime: 'b' } } });
 	equal([all.status, (await daemon.facts(`run=${all.id}&runtime=b`)).length], ['completed', own], 'both of them');
 	match((await fork('facts', { from: '/do/0/one/do/1/extract/do/0/section#1@1', set: { runtime: 'b' } }, 400)).detail, /has its arguments from \/do\/0\/one, which has taken them already; fork from \/do\/0\/one/, 'a section');
+	match((await fork('facts', { from: 'two', tasks: { '/do/0/one': { runtime: 'b' } } }, 400)).detail, /^task \/do\/0\/one comes before \/do\/1\/two@1, where the fork begins, and is not begun again: .*; fork from \/do\/0\/one/, 'a task before');
+	const late = await cli(['fork', 'facts', '--from', 'two', '--set', '/do/0/one:runtime=b']);
+	equal(late.code, 1, 'a task before');
+	match(late.stderr, /\/do\/0\/one comes before \/do\/1\/two@1/, 'a task before');
 	const section = await fork('facts', { id: 'facts-s', from: '/do/0/one/do/1/extract/do/0/section#1' });
 	equal([section.status, section.output.one.facts.length], ['completed', before.output.one.facts.length], 'from a section on');
 	for (const id of ['facts-b', 'facts-s', all.id])

@@ -199,7 +199,7 @@ await test('what is asked in between is asked and not counted; a request of one\
 });
 
 await test('a body of just as many bytes as are allowed is a gate; one more is too large', async () => {
-	const limit = 2 << 20, body = { runtime: 'nobody', requests: 2, request: { prompt: '', messages: [] } };
+	const limit = 2 << 20, body = { runtime: 'broken', requests: 2, request: { prompt: '', messages: [] } };
 	body.request.prompt = 'x'.repeat(limit - JSON.stringify(body).length);
 	await daemon.post('/v1/gates', body, 201);
 	body.request.prompt += 'x';
@@ -208,8 +208,19 @@ await test('a body of just as many bytes as are allowed is a gate; one more is t
 
 await test('bad input is refused with what is wrong', async () => {
 	const file = join(daemon.folder, 'bad.json');
-	equal(daemon.cli('gate', 'nobody').code, 10, 'an unknown runtime faults the run');
-	match(daemon.cli('gate', 'nobody').stderr, /no runtime 'nobody' is configured; configured: broken, many, one/, 'and says which there are');
+	// No run is made that could only fault.
+	const runs = async () => (await daemon.get('/v1/runs?limit=1')).runs[0].id, last = await runs();
+	for (const words of [['gate', 'nobody'], ['infer', 'x', '--runtime', 'nobody'], ['extract', join(import.meta.dirname, 'gate.mjs'), '--runtime', 'nobody']]) {
+		const refused = daemon.cli(...words);
+		equal(refused.code, 4, `${words[0]}: an unknown runtime`);
+		match(refused.stderr, /no runtime 'nobody' is configured; configured: broken, many, one/, 'and says which there are');
+	}
+	problem(await daemon.ask('POST', '/v1/gates', { runtime: 'nobody' }), 404, /no runtime 'nobody' is configured; configured: broken, many, one/);
+	problem(await daemon.ask('GET', '/v1/runtimes/nobody'), 404, /configured: broken, many, one/);
+	equal(await runs(), last, 'no run was made');
+	for (const value of ['x', '1', '1001', '2.5', '-2'])
+		match(daemon.cli('gate', 'one', '-n', value).stderr, new RegExp(`^reprise: -n \\(--requests\\) ${value}: a whole number from 2 to 1000 is meant\n.*identical requests`), `-n ${value}`);
+	match(daemon.cli('gate', 'one', '-n').stderr, /option -n \(--requests\) needs a value: N\n.*identical requests/, 'no value');
 	equal([daemon.cli('gate').code, daemon.cli('gate', 'one', '-n', '1').code, daemon.cli('gate', 'one', '-n', '1001').code, daemon.cli('gate', 'one', '--seeds', '21').code], [2, 2, 2, 2], 'numbers');
 	for (const [content, words] of [['{"prompt":"a","top":1}', /unknown member 'top'/], ['{}', /exactly one of `messages` and `prompt`/], ['[]', /an object with/], ['{"prompt":"a","messages":[]}', /exactly one/]]) {
 		writeFileSync(file, content);

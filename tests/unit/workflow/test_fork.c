@@ -450,6 +450,97 @@ START_TEST(sets_members_of_calls)
 }
 END_TEST
 
+static void expect_effect(struct fixture *f, const char *from, enum fork_children children, const char *reference, bool has_effect)
+{
+	struct fork_find found;
+	struct error error;
+	struct state state;
+	struct json *patches = json_object(&f->arena);
+
+	json_set(&f->arena, patches, reference, fixture_json(f, "{\"prompt\":\"q\"}"));
+	ck_assert_msg(find(f, from, children, &found, &error) == 0, "%s", error.message);
+	ck_assert_msg(fork_patch_document(&f->arena, f->definition, &found, patches, &error) != NULL, "%s", error.message);
+	fold_until(f, &found, &state);
+	fork_check_patches(&state, &found, patches, &error);
+	ck_assert_msg((error.code == ERR_NONE) == has_effect, "%s from %s: %s", reference, from, error.message);
+	if (!has_effect)
+		ck_assert_msg(strstr(error.message, arena_printf(&f->arena, "task %s comes before %s, where the fork begins, and is not begun again", reference, found.step)) != NULL, "%s", error.message);
+	state_close(&state);
+}
+
+/* What is set for a task that is over is refused, unless a loop, a `then` or a retry may begin it again. */
+START_TEST(refuses_to_set_what_is_over)
+{
+	struct fixture f;
+
+	fixture_open(&f, "[{\"a\":{" CALL "}}," SET("b", "1") ",{\"c\":{" CALL "}},{\"d\":{\"do\":[{\"e\":{" CALL "}}," SET("g", "1") "]}}]");
+	fixture_submit(&f, "{}");
+	fixture_succeed(&f, "/do/0/a@1", 1, "{}");
+	fixture_succeed(&f, "/do/2/c@1", 1, "{}");
+	fixture_succeed(&f, "/do/3/d/do/0/e@1", 1, "{}");
+	expect_effect(&f, "b", FORK_KEEP, "/do/0/a", false);
+	expect_effect(&f, "a", FORK_KEEP, "/do/0/a", true);
+	expect_effect(&f, "b", FORK_KEEP, "/do/2/c", true);
+	expect_effect(&f, "b", FORK_KEEP, "/do/3/d/do/0/e", true);
+	expect_effect(&f, "g", FORK_KEEP, "/do/2/c", false);
+	expect_effect(&f, "g", FORK_KEEP, "/do/3/d/do/0/e", false);
+	expect_effect(&f, "e", FORK_KEEP, "/do/3/d/do/0/e", true);
+	fixture_close(&f);
+
+	/* A `then`, and the case of a switch, that leads back; one that leads past. */
+	fixture_open(&f, "[{\"z\":{" CALL "}},{\"a\":{" CALL "}}," SET("b", "1") ",{\"s\":{\"switch\":[{\"x\":{\"when\":\".again\",\"then\":\"a\"}},{\"y\":{\"then\":\"end\"}}]}}]");
+	fixture_submit(&f, "{}");
+	fixture_succeed(&f, "/do/0/z@1", 1, "{}");
+	fixture_succeed(&f, "/do/1/a@1", 1, "{}");
+	expect_effect(&f, "b", FORK_KEEP, "/do/1/a", true);
+	expect_effect(&f, "b", FORK_KEEP, "/do/0/z", false);
+	fixture_close(&f);
+	fixture_open(&f, "[{\"a\":{\"set\":{\"n\":1},\"then\":\"c\"}},{\"b\":{" CALL ",\"then\":\"end\"}}," SET("c", "1") "]");
+	fixture_submit(&f, "{}");
+	expect_effect(&f, "a", FORK_KEEP, "/do/1/b", true);
+	expect_effect(&f, "c", FORK_KEEP, "/do/1/b", false);
+	fixture_close(&f);
+
+	/* Further iterations, and none. */
+	fixture_open(&f, "[{\"l\":{\"for\":{\"in\":\".l\"},\"do\":[{\"a\":{" CALL "}}," SET("b", "1") "]}}," SET("c", "1") "]");
+	fixture_submit(&f, "{\"l\":[1,2]}");
+	fixture_succeed(&f, "/do/0/l/do/0/a#0@1", 1, "{}");
+	fixture_succeed(&f, "/do/0/l/do/0/a#1@1", 1, "{}");
+	expect_effect(&f, "b#0", FORK_KEEP, "/do/0/l/do/0/a", true);
+	expect_effect(&f, "b#1", FORK_KEEP, "/do/0/l/do/0/a", false);
+	expect_effect(&f, "c", FORK_KEEP, "/do/0/l/do/0/a", false);
+	fixture_close(&f);
+
+	/* Branches: over, under way, and let go. */
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"branches\":[{\"a\":{" CALL "}},{\"w\":{" CALL "}},{\"k\":{\"run\":{\"workflow\":{\"namespace\":\"n\",\"name\":\"k\",\"version\":\"1.0.0\"}}}},"
+			 "{\"z\":{\"do\":[{\"p\":{" CALL "}}," SET("q", "1") "]}}]}}}]");
+	fixture_submit(&f, "{}");
+	fixture_succeed(&f, "/do/0/f/fork/branches/0/a@1", 1, "{}");
+	fixture_succeed(&f, "/do/0/f/fork/branches/3/z/do/0/p@1", 1, "{}");
+	expect_effect(&f, "q", FORK_KEEP, "/do/0/f/fork/branches/0/a", false);
+	expect_effect(&f, "q", FORK_KEEP, "/do/0/f/fork/branches/1/w", true);
+	expect_effect(&f, "p", FORK_KEEP, "/do/0/f/fork/branches/0/a", true);
+	expect_effect(&f, "q", FORK_KEEP, "/do/0/f/fork/branches/3/z/do/0/p", false);
+	fixture_close(&f);
+
+	/* A retry, and a handler. */
+	fixture_open(&f, "[{\"t\":{\"try\":[{\"a\":{" CALL "}}," SET("b", "1") ",{\"c\":{" CALL "}}],\"catch\":{\"retry\":{\"limit\":{\"attempt\":{\"count\":2}}}}}}]");
+	fixture_submit(&f, "{}");
+	fixture_succeed(&f, "/do/0/t/try/0/a@1", 1, "{}");
+	expect_effect(&f, "b", FORK_KEEP, "/do/0/t/try/0/a", true);
+	fixture_close(&f);
+	fixture_open(&f, "[{\"t\":{\"try\":[{\"a\":{" CALL "}}," SET("b", "1") ",{\"c\":{" CALL "}}],\"catch\":{\"do\":[{\"h\":{" CALL "}}," SET("i", "1") "]}}}]");
+	fixture_submit(&f, "{}");
+	fixture_succeed(&f, "/do/0/t/try/0/a@1", 1, "{}");
+	fixture_fail(&f, "/do/0/t/try/2/c@1", 1, FAILURE_REFUSED, 1);
+	expect_effect(&f, "b", FORK_KEEP, "/do/0/t/try/0/a", false);
+	expect_effect(&f, "b", FORK_KEEP, "/do/0/t/catch/do/0/h", true);
+	expect_effect(&f, "h", FORK_KEEP, "/do/0/t/try/2/c", false);
+	expect_effect(&f, "h", FORK_KEEP, "/do/0/t/catch/do/0/h", true);
+	fixture_close(&f);
+}
+END_TEST
+
 /* Records that cannot be are refused: twice, of no task, in no phase, or where the run has gone on already. */
 START_TEST(refuses_bad_records)
 {
@@ -505,6 +596,7 @@ int main(void)
 	tcase_add_test(tests, limits);
 	tcase_add_test(tests, says_what_is_gone);
 	tcase_add_test(tests, sets_members_of_calls);
+	tcase_add_test(tests, refuses_to_set_what_is_over);
 	tcase_add_test(tests, refuses_bad_records);
 	suite_add_tcase(suite, tests);
 	srunner_run_all(runner, CK_NORMAL);
