@@ -2,7 +2,7 @@
  *
  * Three steps: where headings and paragraphs stand (scan_*), ranges by the manner asked for (cut_ranges), and pieces of ranges
  * that are too long (cut_range). md4c tells what a heading is, so that a '#' in a code fence or a table is none; it tells no
- * offsets, but the texts that it hands out point into the document, and the line of the first one is the heading's.
+ * offsets, but the texts that it hands out point into its copy of the document, and the line of the first one is the heading's.
  *
  * Body: what is neither white space, nor a heading, nor front matter. A stretch without a body is no section of its own; it joins
  * the one that follows, or, at the end of the document, the one before. */
@@ -18,6 +18,9 @@
 
 enum {
 	HEADING_LEN_MAX = 512, /* bytes of a heading's text that are kept; the section's bytes are untouched */
+	NESTING_MAX = 64, /* lists within lists that md4c is shown */
+	BRACKET_WORK_MAX = 64 << 10, /* lines without a blank one between, times the '[' in them, that md4c is shown */
+	TAB_WIDTH = 4,
 	FIRST_ITEMS = 64,
 };
 
@@ -206,6 +209,8 @@ static int on_text(MD_TEXTTYPE type, const MD_CHAR *text, MD_SIZE size, void *ar
 		scan->text_end = at - base + size;
 		scan->has_text = true;
 	}
+	if (ours)
+		text = (const char *)scan->document.data + (at - base); /* the copy is tamed */
 	if (type == MD_TEXT_SOFTBR || type == MD_TEXT_BR)
 		buffer_add_char(&scan->text, ' ');
 	else if (type != MD_TEXT_HTML && scan->text.len + size <= scan->text.max)
@@ -308,6 +313,89 @@ static int on_span(MD_SPANTYPE type, void *detail, void *arg)
 	return 0;
 }
 
+/* ---- What md4c is shown ---- */
+
+/* The length of a list's marker ("-", "12."), or 0. */
+static size_t read_marker(struct bytes text, size_t at)
+{
+	size_t len = 0;
+
+	while (at + len < text.len && len < 9 && text.data[at + len] >= '0' && text.data[at + len] <= '9')
+		len++;
+	if (at + len == text.len || memchr(len > 0 ? ".)" : "-+*", text.data[at + len], len > 0 ? 2 : 3) == NULL)
+		return 0;
+	len++;
+	return at + len == text.len || text.data[at + len] == ' ' || text.data[at + len] == '\t' || is_line_end(text.data[at + len]) ? len : 0;
+}
+
+/* "* * *" up to the end of the line. */
+static bool is_rule(struct bytes text, size_t at)
+{
+	uint8_t c = text.data[at];
+
+	while (at < text.len && (text.data[at] == c || text.data[at] == ' ' || text.data[at] == '\t'))
+		at++;
+	return at == text.len || is_line_end(text.data[at]);
+}
+
+/* A list within another one stands behind its marker, or is indented by two columns at least. */
+static void tame_markers(struct bytes text, size_t line, char *copy)
+{
+	size_t markers = 0, blanks = 0, len;
+
+	for (size_t at = line; at < text.len; at += len) {
+		len = 1;
+		if (text.data[at] == ' ') {
+			blanks++;
+		} else if (text.data[at] == '\t') {
+			blanks += TAB_WIDTH;
+		} else if (text.data[at] != '>') {
+			len = read_marker(text, at);
+			if (len == 0)
+				return;
+			if (markers++ + blanks / 2 >= NESTING_MAX) {
+				if (!is_rule(text, at))
+					copy[at + len - 1] = 'x';
+				return;
+			}
+		}
+	}
+}
+
+/* Of lines without a blank one between. A heading's line is a block of its own, and its text is wanted. */
+static void tame_brackets(struct bytes text, size_t line, size_t end, char *copy)
+{
+	for (size_t next; line < end; line = next) {
+		next = find_next_line(text, line);
+		if (read_atx_level(text, line) == 0)
+			for (char *at = copy + line; (at = memchr(at, '[', (size_t)(copy + next - at))) != NULL; at++)
+				*at = 'x';
+	}
+}
+
+/* md4c 0.4.8 looks at all open lists for each blank line, and walks the lines of a paragraph or table for each link that might be in them: what
+ * takes quadratic time with a log of 40 MB as well as with what somebody made for it. So in its copy lists nest to a depth, and where many brackets
+ * stand in many lines there are none; no byte moves. What is lost: a definition of a link there is text. */
+static void tame(struct bytes text, size_t from, char *copy)
+{
+	size_t stretch = from, lines = 0, brackets = 0, next;
+
+	for (size_t line = from; line <= text.len; line = next) {
+		next = line < text.len ? find_next_line(text, line) : line + 1;
+		if (rest_is_blank(text, line)) {
+			if (lines * brackets > BRACKET_WORK_MAX)
+				tame_brackets(text, stretch, line, copy);
+			stretch = next;
+			lines = brackets = 0;
+			continue;
+		}
+		tame_markers(text, line, copy);
+		lines++;
+		for (size_t at = line; at < next; at++)
+			brackets += text.data[at] == '[';
+	}
+}
+
 static int scan_headings(struct scan *scan)
 {
 	static const MD_PARSER parser = {
@@ -326,6 +414,7 @@ static int scan_headings(struct scan *scan)
 
 	memcpy(copy, document.data, document.len);
 	copy[document.len] = '\n';
+	tame(document, scan->content_start, copy);
 	scan->copy = copy;
 	scan->after = scan->content_start;
 	buffer_init(&scan->text, HEADING_LEN_MAX);

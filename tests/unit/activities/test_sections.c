@@ -265,6 +265,9 @@ START_TEST(takes_linear_time)
 		{"abc ", 90000, SECTIONS_BY_NONE, 1}, {"# a\n", 90000, SECTIONS_BY_HEADING, 2}, {"> #\n\n", 90000, SECTIONS_BY_HEADING, 0},
 		{"##\n", 90000, SECTIONS_BY_PARAGRAPH, 1}, {" ", 0, SECTIONS_BY_NONE, 0}, {"e\xCC\x81", 90000, SECTIONS_BY_NONE, 1},
 		{"\n\n\n\n", 90000, SECTIONS_BY_PARAGRAPH, 0}, {"```\n", 90000, SECTIONS_BY_PARAGRAPH, 0},
+		/* With md4c alone each of these takes minutes. */
+		{"[2026-11-30] [info] hello\n", 400000, SECTIONS_BY_HEADING, 0}, {"[a](\n", 400000, SECTIONS_BY_HEADING, 0},
+		{"[a]: (\n", 400000, SECTIONS_BY_HEADING, 0}, {"[b](c|\n---|\n", 200000, SECTIONS_BY_HEADING, 0},
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -280,6 +283,71 @@ START_TEST(takes_linear_time)
 		arena_close(&arena);
 		free(data);
 	}
+}
+END_TEST
+
+/* Neither are lists in lists in lists, on one line or each one indented further, with blank lines behind; a rule of the same signs stays one. */
+START_TEST(nests_lists_in_linear_time)
+{
+	static const char *const markers[] = {"* ", "1. ", "> - "};
+	enum { COUNT = 100 * 1000 };
+
+	for (size_t i = 0; i < COUNT_OF(markers); i++) {
+		struct arena arena;
+		struct sections got;
+		struct buffer text;
+
+		buffer_init(&text, 16 << 20);
+		for (size_t k = 0; k < COUNT; k++)
+			buffer_add_text(&text, markers[i]);
+		buffer_add_text(&text, "a\n");
+		for (size_t k = 0; k < COUNT; k++)
+			buffer_add_text(&text, markers[i][0] == '>' ? ">\n" : "\n");
+		for (size_t k = 0; k < 1000; k++) {
+			for (size_t blank = 0; blank < k; blank++)
+				buffer_add_text(&text, "  ");
+			buffer_add_text(&text, "- a\n");
+		}
+		for (size_t k = 0; k < COUNT; k++)
+			buffer_add_text(&text, "\n");
+		/* Were the rule a list of lists, "b" would be an item's, and no heading. */
+		for (size_t k = 0; k < COUNT; k++)
+			buffer_add_text(&text, "* ");
+		buffer_add_text(&text, "\nb\n===\nc\n");
+		arena_init(&arena);
+		ck_assert_int_eq(sections_cut(&arena, buffer_bytes(&text), SECTIONS_BY_HEADING, 0, &got, NULL), 0);
+		ck_assert_uint_eq(got.count, 2);
+		ck_assert_str_eq(got.items[1].heading, "b");
+		arena_close(&arena);
+		buffer_close(&text);
+	}
+}
+END_TEST
+
+/* Many links in many lines without a blank one: headings between them are found, and have their texts, a setext one as it is written. */
+START_TEST(finds_headings_among_many_links)
+{
+	struct arena arena;
+	struct sections got;
+	struct buffer text;
+
+	buffer_init(&text, 1 << 20);
+	for (size_t k = 0; k < 1000; k++)
+		buffer_add_text(&text, "see [a](#a) and [b]\n");
+	buffer_add_text(&text, "# One [two](three) *four*\n");
+	for (size_t k = 0; k < 1000; k++)
+		buffer_add_text(&text, "- [a](#a)\n");
+	buffer_add_text(&text, "***\n[five](six)\n---\nseven\n");
+	arena_init(&arena);
+	ck_assert_int_eq(sections_cut(&arena, buffer_bytes(&text), SECTIONS_BY_HEADING, 0, &got, NULL), 0);
+	ck_assert_uint_eq(got.count, 3);
+	ck_assert_ptr_null(got.items[0].heading);
+	ck_assert_str_eq(got.items[1].heading, "One two four");
+	ck_assert_uint_eq(got.items[1].level, 1);
+	ck_assert_str_eq(got.items[2].heading, "[five](six)");
+	ck_assert_uint_eq(got.items[2].level, 2);
+	arena_close(&arena);
+	buffer_close(&text);
 }
 END_TEST
 
@@ -392,6 +460,8 @@ int main(void)
 	tcase_add_test(tests, limits_sections);
 	tcase_add_test(tests, ends_where_the_document_ends);
 	tcase_add_test(tests, takes_linear_time);
+	tcase_add_test(tests, nests_lists_in_linear_time);
+	tcase_add_test(tests, finds_headings_among_many_links);
 	tcase_add_test(tests, limits_heading_texts);
 	tcase_add_test(tests, keeps_every_byte_of_the_sample);
 	tcase_add_test(tests, cuts_the_sample_by_heading);
