@@ -23,7 +23,8 @@
 
 /* --- is a copy whole? ---------------------------------------------------------------------------------------------- */
 
-static const char entries_sql[] = "SELECT entry.bytes, journal.leaf FROM entry LEFT JOIN journal ON journal.seq = entry.seq WHERE entry.seq >= ?1 ORDER BY entry.seq";
+static const char entries_sql[] = "SELECT entry.bytes, journal.leaf, entry.seq FROM entry LEFT JOIN journal ON journal.seq = entry.seq WHERE entry.seq >= ?1 ORDER BY entry.seq";
+static const char is_pruned_sql[] = "SELECT 1 FROM journal_prune WHERE tile = ?1";
 static const char open_runs_sql[] = "SELECT count(*) FROM run WHERE ended_ms IS NULL";
 static const char quick_check_sql[] = "PRAGMA quick_check(1)";
 
@@ -33,23 +34,46 @@ static int on_progress(void *arg)
 	return atomic_load((atomic_bool *)arg) ? 1 : 0;
 }
 
-static int check_entries(struct connection *connection, struct error *error)
+/* Of the entries from … end - 1 none is there: only retention may have taken them, tile by tile. */
+static int check_gap(struct connection *connection, uint64_t from, uint64_t end, struct error *error)
+{
+	for (uint64_t at = from; at < end && error->code == ERR_NONE; at = (at / STORE_TILE + 1) * STORE_TILE) {
+		sqlite3_stmt *statement = statement_take(connection, is_pruned_sql, error);
+
+		if (statement == NULL)
+			return error->code;
+		bind_number(statement, 1, at / STORE_TILE);
+		if (statement_step(connection, statement, error) > 0)
+			statement_end(statement);
+		else if (error->code == ERR_NONE)
+			error_set(error, ERR_CORRUPT, "journal-seq: entry %llu is missing, and no retention took it", (unsigned long long)at);
+	}
+	return (int)error->code;
+}
+
+static int check_entries(struct connection *connection, uint64_t size, struct error *error)
 {
 	sqlite3_stmt *statement = statement_take(connection, entries_sql, error);
 	struct digest leaf, stored;
+	uint64_t next = 0;
 	int step;
 
 	if (statement == NULL)
 		return error->code;
 	bind_number(statement, 1, 0);
 	while ((step = statement_step(connection, statement, error)) > 0) {
+		uint64_t seq = column_number(statement, 2);
+
 		leaf = log_tree_leaf(column_bytes(statement, 0));
-		if (!column_digest(statement, 1, &stored) || !digest_equal(&leaf, &stored)) {
+		if (!column_digest(statement, 1, &stored) || !digest_equal(&leaf, &stored))
+			error_set(error, ERR_CORRUPT, "journal-entry: entry %llu does not hash to its leaf", (unsigned long long)seq);
+		if (error->code != ERR_NONE || check_gap(connection, next, seq, error) != 0) {
 			statement_end(statement);
-			return error_set(error, ERR_CORRUPT, "journal-entry: an entry does not hash to its leaf");
+			return error->code;
 		}
+		next = seq + 1;
 	}
-	return step < 0 ? (int)error->code : 0;
+	return step < 0 ? (int)error->code : check_gap(connection, next, size, error);
 }
 
 /* The newest checkpoint: signed by the key of entry 0, and its root is that of the tree as it stands here. */
@@ -63,9 +87,12 @@ static int check_log(struct connection *connection, struct arena *arena, struct 
 	if (entry_table_size(connection, &copy->entries, error) != 0 || entry_table_origin(connection, arena, &origin, &vkey, error) != 0)
 		return error->code;
 	snprintf(copy->origin, sizeof(copy->origin), "%s", origin);
-	if (note_key_parse(&key, vkey, error) != 0 || checkpoint_table_get(connection, arena, 0, &note, error) != 0 ||
-	    checkpoint_open(note, &key, &checkpoint, error) != 0)
+	if (note_key_parse(&key, vkey, error) != 0 || checkpoint_table_get(connection, arena, 0, &note, error) != 0)
 		return error_wrap(error, "its newest checkpoint");
+	if (checkpoint_open(note, &key, &checkpoint, error) != 0) {
+		error->code = ERR_CORRUPT; /* no mistake of who asks: it was whole when it was stored */
+		return error_wrap(error, "its newest checkpoint");
+	}
 	copy->checkpoint = checkpoint.size;
 	copy->root = checkpoint.root;
 	return backup_check_root(connection, copy->entries, &checkpoint, "its newest checkpoint", error);
@@ -96,7 +123,7 @@ static int check_copy(struct connection *connection, struct store_copy *copy, st
 	if (migrate_check_copy(connection, &copy->is_marked, error) == 0 && connection_text_is(connection, quick_check_sql, "ok", error) != 0 &&
 	    error->code == ERR_UNSUPPORTED)
 		error->code = ERR_CORRUPT;
-	if (error->code == ERR_NONE && check_log(connection, &arena, copy, error) == 0 && check_entries(connection, error) == 0)
+	if (error->code == ERR_NONE && check_log(connection, &arena, copy, error) == 0 && check_entries(connection, copy->entries, error) == 0)
 		connection_number(connection, open_runs_sql, &open_runs, error);
 	copy->open_runs = (uint64_t)open_runs;
 	arena_close(&arena);

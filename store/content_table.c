@@ -330,6 +330,11 @@ int content_table_fill(struct connection *connection, struct arena *arena, struc
 		} else if (content_table_read_blob(connection, arena, &value->digest, &value->bytes, error) != 0) {
 			break;
 		}
+		/* Whoever has the bytes goes by their number too. */
+		if (value->bytes.len != value->size) {
+			error_set(error, ERR_CORRUPT, "the values of entry %llu are damaged", (unsigned long long)entry->seq);
+			break;
+		}
 	}
 	if (step > 0)
 		statement_end(statement);

@@ -140,6 +140,13 @@ int entry_table_bytes(struct connection *connection, struct arena *arena, uint64
 	return 0;
 }
 
+int entry_table_decode(struct arena *arena, uint64_t seq, struct bytes bytes, const char *origin, struct entry *entry, struct error *error)
+{
+	if (entry_decode(arena, bytes, origin, entry, error) == 0 && entry->seq != seq)
+		error_set(error, ERR_CORRUPT, "journal-seq: entry %llu says that it is %llu", (unsigned long long)seq, (unsigned long long)entry->seq);
+	return (int)error->code;
+}
+
 int entry_table_origin(struct connection *connection, struct arena *arena, const char **origin, const char **vkey,
 		       struct error *error)
 {
@@ -279,7 +286,7 @@ int reader_leaf(struct store_reader *reader, unsigned level, uint64_t index, str
 int reader_entry(struct store_reader *reader, struct arena *arena, const struct store_raw_entry *raw, uint64_t value_max, struct entry *entry, struct error *error)
 {
 	ERROR_BEGIN(error);
-	if (entry_decode(arena, raw->bytes, NULL, entry, error) != 0)
+	if (entry_table_decode(arena, raw->seq, raw->bytes, NULL, entry, error) != 0)
 		return error->code;
 	return content_table_fill(&reader->connection, arena, entry, 1, value_max, error);
 }

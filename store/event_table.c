@@ -79,7 +79,7 @@ static int read_event(struct connection *connection, struct arena *arena, struct
 	struct digest digest;
 	struct entry entry;
 
-	if (entry_decode(arena, bytes, NULL, &entry, error) != 0 || content_table_fill(connection, arena, &entry, 1, CONTENT_MAX, error) != 0)
+	if (entry_table_decode(arena, event->seq, bytes, NULL, &entry, error) != 0 || content_table_fill(connection, arena, &entry, 1, CONTENT_MAX, error) != 0)
 		return error->code;
 	if (!json_get_digest(entry.data, "event", &digest))
 		return error_set(error, ERR_CORRUPT, "entry %llu names no event", (unsigned long long)event->seq);

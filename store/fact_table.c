@@ -148,7 +148,7 @@ int reader_fact_record(struct store_reader *reader, struct arena *arena, uint64_
 	ERROR_BEGIN(error);
 	memset(record, 0, sizeof(*record));
 	if (entry_table_bytes(connection, arena, seq, &record->entry, error) != 0 ||
-	    entry_decode(arena, record->entry, reader->origin, &entry, error) != 0)
+	    entry_table_decode(arena, seq, record->entry, reader->origin, &entry, error) != 0)
 		return error->code;
 	if (entry.kind != ENTRY_FACT_RECORDED)
 		return error_set(error, ERR_NOT_FOUND, "entry %llu is no fact but %s", (unsigned long long)seq,

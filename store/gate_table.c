@@ -39,7 +39,7 @@ static int fill(struct store_reader *reader, struct arena *arena, struct store_g
 	struct bytes bytes;
 	struct entry entry;
 
-	if (entry_table_bytes(&reader->connection, arena, gate->seq, &bytes, error) != 0 || entry_decode(arena, bytes, reader->origin, &entry, error) != 0 ||
+	if (entry_table_bytes(&reader->connection, arena, gate->seq, &bytes, error) != 0 || entry_table_decode(arena, gate->seq, bytes, reader->origin, &entry, error) != 0 ||
 	    content_table_fill(&reader->connection, arena, &entry, 1, CONTENT_MAX, error) != 0)
 		return error->code;
 	gate->time_ms = entry.time_ms;

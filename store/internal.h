@@ -154,6 +154,8 @@ int entry_table_read_node(void *connection, unsigned level, uint64_t index, stru
 /* The frontier of the stored tree. */
 int entry_table_load_tree(struct connection *connection, struct log_tree *tree, struct error *error);
 int entry_table_bytes(struct connection *connection, struct arena *arena, uint64_t seq, struct bytes *bytes, struct error *error);
+/* What stands at `seq`. ERR_CORRUPT also where it says of itself that it is another one: its values would be looked for at the wrong place. */
+int entry_table_decode(struct arena *arena, uint64_t seq, struct bytes bytes, const char *origin, struct entry *entry, struct error *error);
 /* Origin and verifier key, as entry 0 says. */
 int entry_table_origin(struct connection *connection, struct arena *arena, const char **origin, const char **vkey, struct error *error);
 

@@ -606,7 +606,7 @@ static int look_into(struct store *store, struct tile *tile, struct error *error
 		const char *run;
 
 		arena_init(&arena);
-		if (column_number(statement, 0) != first + tile->count || entry_decode(&arena, column_bytes(statement, 1), NULL, &entry, error) != 0) {
+		if (column_number(statement, 0) != first + tile->count || entry_table_decode(&arena, first + tile->count, column_bytes(statement, 1), NULL, &entry, error) != 0) {
 			error_set(error, ERR_CORRUPT, "entry %llu is missing or damaged", (unsigned long long)(first + tile->count));
 		} else {
 			if (tile->count == 0)
@@ -928,7 +928,7 @@ static int check_match(struct store *store, uint64_t seq, struct error *error)
 	if (entry_table_bytes(connection, &arena, seq, &bytes, &why) != 0) {
 		if (why.code != ERR_NOT_FOUND)
 			*error = why;
-	} else if (entry_decode(&arena, bytes, NULL, &entry, &why) == 0 && entry_kind_touches_run(entry.kind)) {
+	} else if (entry_table_decode(&arena, seq, bytes, NULL, &entry, &why) == 0 && entry_kind_touches_run(entry.kind)) {
 		const char *run = text_or_empty(entry.data, "runId");
 
 		statement = statement_take(connection, is_open_sql, error);

@@ -54,7 +54,7 @@ static int drop_labels(struct connection *connection, uint64_t run, struct error
 	struct arena arena;
 
 	arena_init(&arena);
-	if (entry_table_bytes(connection, &arena, run, &bytes, &why) != 0 || entry_decode(&arena, bytes, NULL, &entry, &why) != 0) {
+	if (entry_table_bytes(connection, &arena, run, &bytes, &why) != 0 || entry_table_decode(&arena, run, bytes, NULL, &entry, &why) != 0) {
 		if (is_missing(&why))
 			run_for(connection, search_labels_sql, run, error);
 		else

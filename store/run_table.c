@@ -495,11 +495,7 @@ static int read_stretch(struct store_reader *reader, struct arena *arena, uint64
 	while ((step = statement_step(connection, statement, error)) > 0) {
 		uint64_t seq = column_number(statement, 0);
 
-		if (entry_decode(arena, column_bytes(statement, 1), reader->origin, &entries[found], error) == 0 &&
-		    entries[found].seq != seq)
-			error_set(error, ERR_CORRUPT, "journal-seq: entry %llu says that it is %llu", (unsigned long long)seq,
-				  (unsigned long long)entries[found].seq);
-		if (error->code == ERR_NONE && found > 0 && entries[found - 1].seq + 1 != seq)
+		if (entry_table_decode(arena, seq, column_bytes(statement, 1), reader->origin, &entries[found], error) == 0 && found > 0 && entries[found - 1].seq + 1 != seq)
 			error_set(error, ERR_CORRUPT, "journal-seq: entries before %llu are missing", (unsigned long long)seq);
 		if (error->code != ERR_NONE) {
 			statement_end(statement);
