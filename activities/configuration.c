@@ -380,6 +380,11 @@ static void add_difference(struct arena *arena, struct json *list, const char *g
 	json_add(arena, list, item);
 }
 
+static int compare_fields(const void *a, const void *b)
+{
+	return strcmp(json_get_text(*(struct json *const *)a, "field"), json_get_text(*(struct json *const *)b, "field"));
+}
+
 struct json *configuration_differences(struct arena *arena, const struct json *before, const struct json *after)
 {
 	struct json *list = json_array(arena);
@@ -403,6 +408,9 @@ struct json *configuration_differences(struct arena *arena, const struct json *b
 				add_difference(arena, list, group->name, field->name, NULL, field->value);
 		}
 	}
+	/* As the records themselves are shown: by group, then by name. */
+	if (json_count(list) > 0)
+		qsort(list->array.items, list->array.count, sizeof *list->array.items, compare_fields);
 	return list;
 }
 

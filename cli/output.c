@@ -54,9 +54,10 @@ void output_init(struct output *output, enum output_format format, const char *c
 	const char *term = getenv("TERM");
 	output->progress = isatty(STDERR_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
 	output->width = OUTPUT_WIDTH_DEFAULT;
+	output->terminal = isatty(STDOUT_FILENO);
 	struct winsize size;
 	const char *columns = getenv("COLUMNS");
-	if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+	if (output->terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
 		output->width = size.ws_col;
 	else if (columns != NULL && atoi(columns) > 0)
 		output->width = (size_t)atoi(columns);
@@ -350,8 +351,7 @@ void table_add(struct table *table, const char *const *cells)
 	}
 	size_t first = table->row_count++ * table->column_count;
 	for (size_t i = 0; i < table->column_count; i++) {
-		size_t width = table->columns[i].width_max == 0 ? 4096 : table->columns[i].width_max;
-		table->cells[first + i] = cells[i] == NULL ? "-" : text_shorten(table->arena, cells[i], width);
+		table->cells[first + i] = cells[i] == NULL ? "-" : text_shorten(table->arena, cells[i], SIZE_MAX);
 		table->colours[first + i] = COLOUR_NONE;
 	}
 }
@@ -374,20 +374,32 @@ static void print_cell(struct output *output, const char *text, size_t width, bo
 	fputs(last ? "\n" : "  ", stdout);
 }
 
+/* What a column takes where there is room. */
+static size_t wanted_width(const struct table *table, size_t column)
+{
+	const struct table_column *rule = &table->columns[column];
+	size_t title = text_width(bytes_text(rule->title)), wanted = title;
+
+	for (size_t row = 0; row < table->row_count; row++) {
+		size_t width = text_width(bytes_text(table->cells[row * table->column_count + column]));
+		wanted = width > wanted ? width : wanted;
+	}
+	if (rule->width_max > 0 && wanted > rule->width_max && !(table->uncut && column == table->column_count - 1))
+		return rule->width_max > title ? rule->width_max : title;
+	return wanted;
+}
+
 void table_print(struct table *table, struct output *output)
 {
 	size_t widths[TABLE_COLUMNS_MAX], used = 0, last = table->column_count - 1;
+	bool was_cut = false;
 	for (size_t i = 0; i <= last; i++) {
-		widths[i] = text_width(bytes_text(table->columns[i].title));
-		for (size_t row = 0; row < table->row_count; row++) {
-			size_t width = text_width(bytes_text(table->cells[row * table->column_count + i]));
-			widths[i] = width > widths[i] ? width : widths[i];
-		}
+		widths[i] = wanted_width(table, i);
 		used += i < last ? widths[i] + 2 : 0;
 	}
 	/* Where the terminal is narrow the widest of those that may be cut give way, so that no line breaks. */
 	size_t wanted = widths[last] < LAST_WIDTH_MIN ? widths[last] : LAST_WIDTH_MIN;
-	while (used + wanted > output->width) {
+	while (output->terminal && used + wanted > output->width) {
 		size_t widest = last;
 		for (size_t i = 0; i < last; i++)
 			if (table->columns[i].width_max > 0 && widths[i] > COLUMN_WIDTH_MIN && (widest == last || widths[i] > widths[widest]))
@@ -399,17 +411,24 @@ void table_print(struct table *table, struct output *output)
 	}
 	size_t title = text_width(bytes_text(table->columns[last].title));
 	size_t left = output->width > used + title ? output->width - used : title;
-	if (widths[last] > left && !table->uncut)
+	if (output->terminal && widths[last] > left && !table->uncut)
 		widths[last] = left;
 	for (size_t i = 0; i <= last; i++)
 		print_cell(output, table->columns[i].title, widths[i], table->columns[i].right, i == last, COLOUR_BOLD);
 	for (size_t row = 0; row < table->row_count; row++)
 		for (size_t i = 0; i <= last; i++) {
 			const char *cell = table->cells[row * table->column_count + i];
-			if (!(i == last && table->uncut))
+			/* Elsewhere a program or a file takes it, which can do nothing with half a value: one that is longer than its column pushes the others aside. */
+			if (output->terminal && !(i == last && table->uncut) && text_width(bytes_text(cell)) > widths[i]) {
 				cell = cut_to_width(table->arena, bytes_text(cell), widths[i]);
+				was_cut = true;
+			}
 			print_cell(output, cell, widths[i], table->columns[i].right, i == last, table->colours[row * table->column_count + i]);
 		}
+	if (was_cut) {
+		fflush(stdout);
+		output_note(output, "what ends with … is longer than there is room for: into a pipe (| cat), and with -o json, it comes whole");
+	}
 }
 
 void progress_show(struct output *output, uint64_t done, uint64_t total, const char *text)

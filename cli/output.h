@@ -22,6 +22,7 @@ struct output {
 	enum time_format time_format;
 	bool colours, error_colours; /* on standard output, on standard error */
 	bool progress; /* standard error is a terminal that can redraw a line */
+	bool terminal; /* standard output is one */
 	size_t width; /* columns of text */
 	bool progress_shown;
 	int64_t progress_drawn_ms;
@@ -56,10 +57,10 @@ const char *output_time(struct output *output, struct arena *arena, const char *
 char *text_milliseconds(struct arena *arena, double ms); /* "0.412 ms", "3.21 s", "4m 10s" */
 char *text_size(struct arena *arena, double bytes); /* "12.3 MiB" */
 
-/* A table. Cells are escaped and shortened; the last column takes what is left of the width. */
+/* A table. Cells are escaped. On a terminal they are shortened, and a note says so; the last column takes what is left of the width. Elsewhere they come whole. */
 struct table_column {
 	const char *title;
-	size_t width_max; /* cut at this, and further where the terminal is narrow; 0: as wide as it needs */
+	size_t width_max; /* on a terminal cut at this, and further where the terminal is narrow; 0: as wide as it needs */
 	bool right;
 };
 struct table {

@@ -51,6 +51,14 @@ static int make_spool(const struct daemon *daemon, char path[PATH_MAX], struct e
 		if (mkdir(path, 0700) != 0 && errno != EEXIST)
 			return error_set(error, ERR_IO, "folder %s: %s", path, strerror(errno));
 	}
+	char *whole = realpath(path, NULL); /* the log's place is shown to people who stand elsewhere */
+	if (!whole || strlen(whole) >= PATH_MAX) {
+		error_set(error, ERR_IO, "folder %s: %s", path, whole ? "its path is too long" : strerror(errno));
+		free(whole);
+		return error->code;
+	}
+	strcpy(path, whole);
+	free(whole);
 	return 0;
 }
 

@@ -732,6 +732,21 @@ await test('on a terminal extract shows how many sections are done, from the liv
 	check(/\r\u001b\[K0 facts from 3 of 3 sections/.test(out), `cleared before the result: ${JSON.stringify(out.slice(-300))}`);
 });
 
+await test('values of a record come whole into a pipe; on a terminal what was cut is marked, and a note says how to see it', async () => {
+	const value = 'v'.repeat(5000), source = `GET /${'s'.repeat(300)}`, record = { A: { server: { basis: 'reported', source, value } }, B: { arch: { basis: 'reported', source: 'GET /props', value: 'short' } } };
+	serve(seen => seen.method === 'POST' ? [200, { name: 'r', digest: 'sha256:1', reachable: true, models: [{ id: 'm' }], configuration: record }] :
+		seen.query.against !== undefined ? [200, { differences: [{ field: 'A.server', basis: { old: 'reported', new: 'reported' }, old: `${value}1`, new: `${value}2` }] }] : [200, { digest: 'sha256:1', record }]);
+	for (const words of [['provenance', 'show', 'd'], ['runtime', 'probe', 'r'], ['provenance', 'diff', 'd', 'e']]) {
+		const { out, errors } = await expects(0, words, { env: { COLUMNS: '60' } });
+		check(out.includes(`${value}`) && (words[1] === 'diff' ? out.includes(`${value}1`) && out.includes(`${value}2`) : out.includes(source)), `${words}: whole: ${out.slice(0, 200)}`);
+		check(!out.includes('…') && !errors.includes('…'), `${words}: nothing is cut`);
+		const shown = await terminal(words.join(' '), {});
+		if (shown === null)
+			return console.log('skipped: tables on a terminal (no program `script`)');
+		check(/v…/.test(shown) && !shown.includes(value) && /ends with … is longer than there is room for: into a pipe \(\| cat\), and with -o json, it comes whole/.test(shown), `${words}: on a terminal: ${JSON.stringify(shown.slice(-300))}`);
+	}
+});
+
 await test('infer prints the text, sends its sampling, and writes the call out for a schema', async () => {
 	serve(seen => [seen.method === 'POST' ? 201 : 200, runDocument('i', seen.method === 'POST' ? {} : { status: 'completed', output: { text: 'Hello!\nTwo', finishReason: 'stop' } })]);
 	equal((await expects(0, ['infer', 'Say hello', '--runtime', 'r', '--id', 'i'])).out, 'Hello!\nTwo\n', 'text');

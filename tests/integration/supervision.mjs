@@ -1,7 +1,7 @@
 // Runtimes that the daemon launches: started, known to be ready, refused with the cause, started anew, stopped whatever they do, watched.
 import { chmodSync, copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
-import { dirname, join } from 'node:path';
+import { dirname, isAbsolute, join, relative } from 'node:path';
 import { check, Daemon, definition, equal, finish, folder, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
 
 process.env.PATH = `${dirname(process.execPath)}:${process.env.PATH}`; // the scripts' interpreter is the one that runs the tests
@@ -44,7 +44,7 @@ const noted = async daemon => (await daemon.journal()).map(text => JSON.parse(te
 await test('a runtime is started, known to be ready, asked, and stopped with the daemon; each is an entry', async () => {
 	const r = await Launched.make({ readyAfterMs: 600 }, { env: { COLOUR: 'blue', MY_TOKEN: 'x' }, workingFolder: '/tmp' });
 	r.configuration.launch.argv.push('-eHF_TOKEN=abcdef');
-	const daemon = await daemonOf('launched', { r }, { env: { DAEMON_ONLY: 'secret' } });
+	const daemon = await daemonOf('launched', { r }, { env: { DAEMON_ONLY: 'secret' }, data: relative(process.cwd(), join(r.folder, 'data')) });
 	await submit(daemon, 'early'); // waits in the queue: nothing is tried before it is ready
 	check(['starting', 'ready'].includes((await state(daemon)).state), 'it starts with the daemon');
 	const run = await daemon.ended('early');
@@ -53,6 +53,8 @@ await test('a runtime is started, known to be ready, asked, and stopped with the
 	check(run.overhead.queuedMs > 200, `waiting for the start is queued time: ${run.overhead.queuedMs}`);
 	const ready = await becomes(daemon, 'ready');
 	equal(r.starts.map(start => start[0]), [ready.pid], 'the process');
+	const log = /^logFile +(.*)$/m.exec(daemon.cli('runtime', 'show', 'r').stdout)[1];
+	check(isAbsolute(log) && readFileSync(log, 'utf8').length > 0, `whoever stands elsewhere can open the log: ${log}`);
 	const { env, cwd } = JSON.parse(readFileSync(join(r.folder, 'env'), 'utf8'));
 	equal(Object.keys(env).sort(), ['COLOUR', 'MY_TOKEN', 'PATH'], 'variables');
 	equal(cwd, '/tmp', 'working folder');

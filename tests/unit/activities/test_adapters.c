@@ -540,6 +540,17 @@ START_TEST(learning_is_no_contradiction)
 	ck_assert(configuration_contradicts(configuration_differences(&arena, more->record, less->record), &words));
 	ck_assert_str_eq(buffer_text(&words), "C.dtype \"bf16\" -> null, C.parallel 2 -> null");
 	buffer_close(&words);
+
+	/* In the order in which a record itself is shown, whichever of the two has the field. */
+	struct configuration *other = make_record("m", "{\"C\":{\"argv\":{\"value\":\"x\",\"source\":\"s\"},\"dtype\":{\"value\":\"f32\",\"source\":\"s\"}},\"D\":{\"gpu\":{\"value\":\"g\",\"source\":\"s\"}},\"A\":{\"runtime_version\":{\"value\":\"1\",\"source\":\"s\"}}}", 0);
+	const char *const order[] = {"A.runtime_version", "C.argv", "C.dtype", "C.parallel", "D.gpu"};
+	for (size_t way = 0; way < 2; way++) {
+		const struct json *differences = configuration_differences(&arena, way == 0 ? more->record : other->record, way == 0 ? other->record : more->record);
+		ck_assert_uint_eq(json_count(differences), COUNT_OF(order));
+		for (size_t i = 0; i < COUNT_OF(order); i++)
+			ck_assert_str_eq(json_get_text(json_at(differences, i), "field"), order[i]);
+	}
+	configuration_release(other);
 	configuration_release(less);
 	configuration_release(more);
 }

@@ -19,12 +19,13 @@ static char *escaped(struct arena *arena, const char *text, bool keep_lines)
 	return copy;
 }
 
+/* width 0: not on a terminal. */
 static char *printed(struct table *table, size_t width)
 {
 	char *text = NULL;
 	size_t size;
 	FILE *kept = stdout, *file = open_memstream(&text, &size);
-	struct output output = {.width = width};
+	struct output output = {.terminal = width > 0, .width = width > 0 ? width : OUTPUT_WIDTH_MIN};
 	stdout = file;
 	table_print(table, &output);
 	stdout = kept;
@@ -57,6 +58,33 @@ START_TEST(tables_fit_the_terminal)
 			ck_assert_msg(text_width(bytes_text(line)) <= width, "%zu: %s", width, line);
 		free(text);
 	}
+	table_close(&table);
+	arena_close(&arena);
+}
+END_TEST
+
+/* Where no terminal is, each value comes whole, whatever its column has on one; none makes the others as wide as itself where it would be cut there. */
+START_TEST(tables_come_whole_elsewhere)
+{
+	static const struct table_column columns[] = {{"ID", 0, false}, {"SOURCE", 12, false}, {"N", 5, true}, {"VALUE", 20, false}};
+	struct arena arena;
+	struct table table;
+	char source[5001] = {0}, value[9001] = {0};
+	arena_init(&arena);
+	memset(source, 's', 5000);
+	memset(value, 'v', 9000);
+	table_init(&table, &arena, columns, COUNT_OF(columns));
+	table_add(&table, (const char *[]){"a", source, "1234567", value});
+	table_add(&table, (const char *[]){"b", "short", "1", "two\nlines"});
+
+	char *text = printed(&table, 0);
+	ck_assert_ptr_nonnull(strstr(text, arena_printf(&arena, "\na   %s  1234567  %s\n", source, value)));
+	ck_assert_ptr_nonnull(strstr(text, "\nb   short             1  two lines\n"));
+	ck_assert_ptr_null(strstr(text, "…"));
+	free(text);
+	text = printed(&table, 200);
+	ck_assert_ptr_nonnull(strstr(text, "\na   sssssssssss…  1234…  vvvvvvvvvvvvvvvvvvv…\n"));
+	free(text);
 	table_close(&table);
 	arena_close(&arena);
 }
@@ -217,4 +245,4 @@ START_TEST(times_to_come_are_told_apart)
 }
 END_TEST
 
-RUN_SUITE("cli-output", times_to_come_are_told_apart, tables_fit_the_terminal, hostile_text_is_escaped, line_breaks_stay_where_they_may, no_code_point_slips_through, width_counts_columns, a_text_stays_on_its_line, shortened_texts_fit, csv_cells_are_inert)
+RUN_SUITE("cli-output", times_to_come_are_told_apart, tables_fit_the_terminal, tables_come_whole_elsewhere, hostile_text_is_escaped, line_breaks_stay_where_they_may, no_code_point_slips_through, width_counts_columns, a_text_stays_on_its_line, shortened_texts_fit, csv_cells_are_inert)
