@@ -2379,25 +2379,25 @@ static bool decide_some(struct engine *engine, struct tree_work *work)
 	size_t until = work->count - work->at > ENGINE_TREE_TURN ? work->at + ENGINE_TREE_TURN : work->count;
 
 	if (!work->controls) {
+		work->pending++; /* until all have decided */
 		work->reason = root->reason;
 		if (!work->reason && (root->verb == CONTROL_CANCEL || root->verb == CONTROL_KILL))
 			work->reason = arena_printf(&work->arena, "run %s was %s, and does not wait for it any more", root->id, root->verb == CONTROL_KILL ? "killed" : "cancelled");
 		work->controls = arena_alloc(&work->arena, (work->count + 1) * sizeof *work->controls);
-		for (size_t i = 0; i < work->count; i++) {
-			struct run *run = find_member(engine, work->ids[i]);
-			if (!run)
-				continue;
-			run->is_ready = false;
-			work->pending++;
-			work->asked->run_count++;
-		}
 	}
 	for (; work->at < until; work->at++) {
 		struct run *run = find_member(engine, work->ids[work->at]);
-		if (run)
-			decide_member(run, &work->controls[work->at], root, work->at == 0 ? root->reason : work->reason);
+		if (!run)
+			continue;
+		run->is_ready = false; /* not before its turn: what comes for it until then waits in its inbox, and is not its decision */
+		work->pending++;
+		work->asked->run_count++;
+		decide_member(run, &work->controls[work->at], root, work->at == 0 ? root->reason : work->reason);
 	}
-	return work->at == work->count;
+	if (work->at < work->count)
+		return false;
+	work->pending--;
+	return true;
 }
 
 static void on_tree_committed(struct store_append *append);
@@ -2489,6 +2489,8 @@ static void apply_member(struct run *run, const struct store_append *append)
 	live->append = *append;
 	live->append.snapshot_run = id;
 	live->append.snapshot = (struct bytes){0};
+	live->append.forget_also = NULL; /* was the tree's: the run's next append must not name them */
+	live->append.forget_also_count = 0;
 	live->append.entries = entries;
 	live->append.entry_count = count;
 	live->append.seq_first = entries[0].seq;
@@ -2683,11 +2685,11 @@ bool engine_run_is_held(const struct engine *engine, const char *id)
 	return find_member(engine, id) != NULL;
 }
 
-/* The engine goes away: nothing of them was done. */
-static void drop_trees(struct engine *engine, const struct error *gone)
+/* The engine goes away, and its runs have: nothing of them was done. */
+static void drop_trees(struct list *trees, const struct error *gone)
 {
-	while (!list_empty(&engine->trees)) {
-		struct tree_work *work = current_tree(engine);
+	while (!list_empty(trees)) {
+		struct tree_work *work = CONTAINER_OF(trees->next, struct tree_work, link);
 		struct engine_tree *asked = work->asked;
 		list_remove(&work->link);
 		arena_close(&work->arena);
@@ -2840,8 +2842,11 @@ void engine_drop(struct engine *engine)
 {
 	struct error gone = {.code = ERR_CANCELLED, .message = "the daemon is stopping"};
 
+	struct list trees; /* what their runs have decided points into them */
+
 	engine->ports.unlisten = NULL; /* whoever listened goes away too */
-	drop_trees(engine, &gone);
+	list_init(&trees);
+	list_move_all(&trees, &engine->trees);
 	for (size_t i = 0; i < engine->slot_count; i++)
 		while (engine->slots[i]) {
 			struct run *run = engine->slots[i];
@@ -2855,6 +2860,7 @@ void engine_drop(struct engine *engine)
 			free_run(run, &gone);
 			finish_messages(&deciding, &gone);
 		}
+	drop_trees(&trees, &gone);
 	while (!list_empty(&engine->activities))
 		free_activity(CONTAINER_OF(engine->activities.next, struct engine_activity, of_engine));
 	value_cache_clear(&engine->values);

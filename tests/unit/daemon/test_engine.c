@@ -7,6 +7,7 @@
 #include "tests/unit/base/suite.h"
 #include "workflow/base/check.h"
 #include "workflow/base/time.h"
+#include "workflow/language/evaluation.h"
 
 enum { SECOND = 1000, HOUR = 3600 * 1000 };
 
@@ -21,7 +22,7 @@ struct fixture {
 	char fired[256]; /* times of timer.fired since the start, in seconds */
 	int64_t stepped_ms;
 	unsigned steps;
-	struct entry entries[32]; /* of the run, for a load */
+	struct entry entries[512]; /* of the run, for a load */
 	size_t entry_count;
 	struct arena arena;
 	unsigned ended;
@@ -34,9 +35,12 @@ struct fixture {
 	struct activity *started; /* the last one */
 	unsigned cancelled;
 	bool forgets; /* the last commit takes the run's snapshot away */
+	size_t forgets_also; /* so many others' */
 	bool has_trees; /* runs may have others below them: answer_look() says which */
 	struct engine_look *look;
 	unsigned looks;
+	size_t tree_runs; /* limit; 0: 3 */
+	struct engine_evaluate *asked; /* to be answered by answer_evaluation() */
 };
 
 static uint64_t now_us(void *arg)
@@ -87,6 +91,7 @@ static void commit(struct fixture *f)
 		}
 		append->error = (struct error){0};
 		f->forgets = append->forget_snapshot;
+		f->forgets_also = append->forget_also_count;
 		append->on_done(append);
 	}
 }
@@ -154,6 +159,11 @@ static void look_below(void *arg, struct engine_look *look)
 	f->look = look;
 }
 
+static void hold_evaluation(void *arg, struct engine_evaluate *evaluate)
+{
+	((struct fixture *)arg)->asked = evaluate;
+}
+
 static void on_stepped(void *arg, int64_t by_ms)
 {
 	struct fixture *f = arg;
@@ -170,10 +180,11 @@ static void on_submitted(struct engine_submit *submit)
 static void start(struct fixture *f, int64_t park_after_ms)
 {
 	const struct engine_ports ports = {.arg = f, .now_us = now_us, .wall_ms = wall_ms, .append = take_append, .load_run = load_run, .on_committed = on_committed,
-					   .on_clock_stepped = on_stepped, .on_run_failed = on_run_failed,
+					   .on_clock_stepped = on_stepped, .on_run_failed = on_run_failed, .evaluate = hold_evaluation,
 					   .look_below = f->has_trees ? look_below : NULL, .start_activity = start_activity, .cancel_activity = cancel_activity, .close_activity = close_activity};
 
-	f->engine = engine_new(&(struct engine_config){.origin = "test", .daemon_version = "1", .park_after_ms = park_after_ms, .tree_runs = 3}, &ports);
+	f->engine = engine_new(&(struct engine_config){.origin = "test", .daemon_version = "1", .park_after_ms = park_after_ms, .tree_runs = f->tree_runs ? f->tree_runs : 3,
+						       .snapshot_entries = f->has_trees}, &ports);
 }
 
 static void fixture_open(struct fixture *f, const char *tasks, int64_t park_after_ms)
@@ -560,28 +571,44 @@ END_TEST
 
 static const char parent_task[] = "[{\"c\":{\"run\":{\"workflow\":{\"namespace\":\"test\",\"name\":\"child\",\"version\":\"1.0.0\"}}}}]";
 
-/* A run that waits for another one, and a second such run, "s", that stands for the child. */
-static void open_tree(struct fixture *f)
+enum { TREE_IDS = ENGINE_TREE_TURN + 2 };
+
+/* Runs that wait for another one: "r", and those that stand for its children: "s", "s1"… */
+static void open_tree_of(struct fixture *f, const char *tasks, size_t count)
 {
 	static struct engine_submit submit;
 	struct error error = {0};
 
-	fixture_open(f, parent_task, -1);
+	fixture_open(f, tasks, -1);
 	engine_drop(f->engine);
 	f->has_trees = true;
+	f->tree_runs = count > 2 ? count + 1 : 0;
 	f->entry_count = 0;
 	start(f, -1);
-	for (unsigned i = 0; i < 2; i++) {
-		submit = (struct engine_submit){.definition = f->definition, .id = i == 0 ? "r" : "s", .input = BYTES_OF("null"), .received_us = now_us(f), .on_done = on_submitted};
+	for (unsigned i = 0; i < count; i++) {
+		const char *id = i == 0 ? "r" : i == 1 ? "s" : arena_printf(&f->arena, "s%u", i - 1);
+		submit = (struct engine_submit){.definition = f->definition, .id = id, .input = BYTES_OF("null"), .received_us = now_us(f), .on_done = on_submitted};
 		ck_assert_int_eq(engine_submit(f->engine, &submit, &error), 0);
 		commit(f);
 	}
 }
 
+static void open_tree(struct fixture *f)
+{
+	open_tree_of(f, parent_task, 2);
+}
+
 static void answer_look(struct fixture *f, size_t count, enum error_code code)
 {
-	static const char *ids[] = {"s", "gone", "more"};
+	static const char *few[] = {"s", "gone", "more"}, *many[TREE_IDS];
+	const char **ids = few;
 
+	if (count > COUNT_OF(few)) {
+		ck_assert_uint_le(count, COUNT_OF(many));
+		for (size_t i = 0; i < count; i++)
+			many[i] = i == 0 ? "s" : arena_printf(&f->arena, "s%zu", i);
+		ids = many;
+	}
 	arena_init(&f->look->arena);
 	if (code != ERR_NONE)
 		error_set(&f->look->error, code, "it cannot be read");
@@ -646,6 +673,124 @@ START_TEST(tree_is_one_append)
 	ck_assert(f.entries[before].kind == ENTRY_RUN_SUSPENDED && f.entries[before + 1].kind == ENTRY_RUN_SUSPENDED);
 	ck_assert_uint_eq(count_entries(&f, ENTRY_ATTEMPT_FAILED, "s"), 1); /* behind them */
 	close_tree(&f);
+}
+END_TEST
+
+/* The child that the run waited for has ended. */
+static void end_child(struct fixture *f, struct activity *child)
+{
+	child->result = (struct activity_result){.ok = true, .output = json_number(&f->arena, 7)};
+	child->on_done(child);
+	commit(f);
+}
+
+static int control_tree(struct fixture *f, struct engine_tree *tree, enum engine_verb verb, size_t below)
+{
+	static int code;
+	struct error error = {0};
+
+	code = -1;
+	*tree = (struct engine_tree){.root = {.verb = verb, .id = "r"}, .on_done = on_tree, .owner = &code};
+	ck_assert_int_eq(engine_control_tree(f->engine, tree, &error), 0);
+	answer_look(f, below, ERR_NONE);
+	answer_look(f, below, ERR_NONE);
+	for (unsigned turns = 0; turns < 8; turns++)
+		go_on(f, 1);
+	return code;
+}
+
+/* A run that the resume of its tree ends loses its snapshot with that one append; the others' next appends take nobody's away. */
+START_TEST(tree_forgets_snapshots_once)
+{
+	struct fixture f;
+	struct engine_tree tree;
+
+	open_tree(&f);
+	struct activity *child = f.started; /* of "s" */
+	ck_assert_int_eq(control_tree(&f, &tree, CONTROL_PAUSE, 1), ERR_NONE);
+	end_child(&f, child);
+	ck_assert(engine_run_is_open(f.engine, "s"));
+	f.forgets_also = 0;
+	ck_assert_int_eq(control_tree(&f, &tree, CONTROL_RESUME, 1), ERR_NONE);
+	ck_assert(!engine_run_is_open(f.engine, "s") && engine_run_is_open(f.engine, "r"));
+	ck_assert_uint_eq(f.forgets_also, 1);
+	ck_assert_int_eq(control(&f, CONTROL_PAUSE), ERR_NONE);
+	ck_assert_uint_eq(f.forgets_also, 0);
+	close_tree(&f);
+}
+END_TEST
+
+/* A tree that takes more than one turn of the loop to decide, and something comes in between for a run whose turn is still to come: its own decision, which needs an
+ * evaluation first, is waited for all the same, and is in the one append. */
+START_TEST(tree_waits_for_late_decisions)
+{
+	static const char tasks[] = "[{\"c\":{\"run\":{\"workflow\":{\"namespace\":\"test\",\"name\":\"child\",\"version\":\"1.0.0\"}}}},"
+				    "{\"x\":{\"set\":{\"v\":\"${ [1,2] | map(. + 1) }\"}}}]";
+	struct fixture *f = memory_zero(sizeof *f);
+	struct error error = {0};
+	int code = -1, late = -1;
+	struct engine_tree tree;
+	struct buffer kept;
+	const char *last;
+
+	open_tree_of(f, tasks, TREE_IDS);
+	last = arena_printf(&f->arena, "s%d", TREE_IDS - 2);
+	struct activity *child = f->started; /* of the last one */
+	ck_assert_str_eq(child->run_id, last);
+	ck_assert_int_eq(control_tree(f, &tree, CONTROL_PAUSE, TREE_IDS - 1), ERR_NONE);
+	ck_assert_uint_eq(tree.run_count, TREE_IDS);
+	end_child(f, child);
+	ck_assert_ptr_null(f->asked);
+
+	tree = (struct engine_tree){.root = {.verb = CONTROL_RESUME, .id = "r"}, .on_done = on_tree, .owner = &code};
+	ck_assert_int_eq(engine_control_tree(f->engine, &tree, &error), 0);
+	answer_look(f, TREE_IDS - 1, ERR_NONE);
+	answer_look(f, TREE_IDS - 1, ERR_NONE); /* the first turn: the last two are still to decide */
+	struct engine_control asked = {.verb = CONTROL_PAUSE, .id = last, .on_done = on_controlled, .owner = &late};
+	ck_assert_int_eq(engine_control(f->engine, &asked, &error), 0);
+	engine_on_time(f->engine);
+	ck_assert_ptr_nonnull(f->asked);
+	ck_assert_ptr_null(waiting);
+	buffer_init(&kept, EVALUATION_ANSWER_MAX);
+	buffer_add_text(&kept, "[[2,3]]");
+	f->asked->kept = buffer_bytes(&kept);
+	f->asked->on_done(f->asked);
+	buffer_close(&kept);
+	ck_assert_ptr_nonnull(waiting);
+	size_t before = f->entry_count;
+	ck_assert_uint_gt(waiting->entry_count, TREE_IDS);
+	for (unsigned turns = 0; turns < 8; turns++)
+		go_on(f, 1);
+	ck_assert_int_eq(code, ERR_NONE);
+	ck_assert_uint_eq(tree.run_count, TREE_IDS);
+	ck_assert_uint_gt(f->entry_count, before + TREE_IDS);
+	ck_assert_uint_eq(count_entries(f, ENTRY_RUN_RESUMED, last), 1);
+	ck_assert_uint_eq(count_entries(f, ENTRY_RUN_COMPLETED, last), 1); /* in that append, before the pause had its turn */
+	ck_assert_int_eq(late, ERR_NONE);
+	close_tree(f);
+	free(f);
+}
+END_TEST
+
+/* The daemon goes away while a tree's entries wait for room: what its runs have decided is let go before what it points into. */
+START_TEST(tree_is_dropped)
+{
+	struct fixture f;
+	struct error error = {0};
+	int code = -1;
+	struct engine_tree tree = {.root = {.verb = CONTROL_CANCEL, .id = "r"}, .on_done = on_tree, .owner = &code};
+
+	open_tree(&f);
+	size_t before = f.entry_count;
+	ck_assert_int_eq(engine_control_tree(f.engine, &tree, &error), 0);
+	answer_look(&f, 1, ERR_NONE);
+	answer_look(&f, 1, ERR_NONE);
+	f.refusal = ERR_FULL;
+	commit(&f);
+	ck_assert(engine_is_quiet(f.engine) && engine_run_is_held(f.engine, "s"));
+	close_tree(&f);
+	ck_assert_int_eq(code, ERR_CANCELLED);
+	ck_assert_uint_eq(f.entry_count, before);
 }
 END_TEST
 
@@ -716,4 +861,4 @@ START_TEST(trees_take_turns)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, children_of_quarantine, control_while_draining, control_of_a_retry, resume_on_its_way, tree_is_one_append, tree_that_is_refused, trees_take_turns, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
+SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, children_of_quarantine, control_while_draining, control_of_a_retry, resume_on_its_way, tree_is_one_append, tree_that_is_refused, trees_take_turns, tree_forgets_snapshots_once, tree_waits_for_late_decisions, tree_is_dropped, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
