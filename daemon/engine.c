@@ -163,6 +163,7 @@ static void on_activity_done(struct activity *activity);
 static void tree_step(struct engine *engine);
 static void member_ready(struct run *run);
 static void leave_tree(struct engine *engine, bool was_ready, const char *id, const struct error *error);
+static bool restarts_first(const struct run *run);
 
 static uint64_t now_us(const struct engine *engine)
 {
@@ -469,7 +470,7 @@ static void post_control(struct run *run, struct engine_control *control)
 	list_init(&control->link);
 	LIST_EACH(link, inbox) {
 		struct message *waiting = CONTAINER_OF(link, struct message, link);
-		if (waiting->kind == TRIGGER_RETRY) { /* before it there is nothing to control */
+		if (waiting->kind == TRIGGER_RETRY || waiting->kind == TRIGGER_RESTARTED) { /* before it there is nothing to control; what that finds in flight is of the time before the start */
 			before = link;
 			continue;
 		}
@@ -1833,7 +1834,7 @@ static void run_advance(struct run *run)
 
 	if (run->stage != STAGE_IDLE || run->advancing)
 		return;
-	if (run->is_held) {
+	if (run->is_held && !restarts_first(run)) {
 		member_ready(run);
 		return;
 	}
@@ -1843,7 +1844,7 @@ static void run_advance(struct run *run)
 		if (due_ms != 0 && due_ms <= run_time_ms(run))
 			post(run, new_message(TRIGGER_DEADLINE), true);
 	}
-	while (!list_empty(&live->inbox) && !run->is_held) {
+	while (!list_empty(&live->inbox) && (!run->is_held || restarts_first(run))) {
 		take_messages(live);
 		run->advancing = true;
 		decide(run);
@@ -2296,6 +2297,15 @@ static void hold(struct tree_work *work, struct run *run)
 		load_first(run);
 	else if (run->stage == STAGE_IDLE && !run->advancing)
 		member_ready(run);
+}
+
+/* A resume begins attempts, and a restart takes what it finds in flight for interrupted: so that comes first, although the run is held. With the others it is
+ * the other way round: what begins anew only to be called off, or put off, need not begin. */
+static bool restarts_first(const struct run *run)
+{
+	const struct list *inbox = &run->live->inbox;
+
+	return !list_empty(inbox) && message_at(inbox->next)->kind == TRIGGER_RESTARTED && current_tree(run->engine)->asked->root.verb == CONTROL_RESUME;
 }
 
 /* Which of them the journal does not know yet. */

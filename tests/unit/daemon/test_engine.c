@@ -32,7 +32,8 @@ struct fixture {
 	bool holds_loads; /* each is answered by answer_load() */
 	struct engine_load_run *held;
 	enum error_code refusal; /* what becomes of commits */
-	struct activity *started; /* the last one */
+	struct activity *started; /* the last one, of so many */
+	unsigned starts;
 	unsigned cancelled;
 	bool forgets; /* the last commit takes the run's snapshot away */
 	size_t forgets_also; /* so many others' */
@@ -122,6 +123,7 @@ static int start_activity(void *arg, struct activity *activity, struct error *er
 {
 	(void)error;
 	((struct fixture *)arg)->started = activity;
+	((struct fixture *)arg)->starts++;
 	return 0;
 }
 
@@ -772,6 +774,52 @@ START_TEST(tree_waits_for_late_decisions)
 }
 END_TEST
 
+/* A tree that is asked for while its runs are still read after a start: what a resume begins is not taken for what the daemon's end interrupted, and begun a second
+ * time beside it; what a pause or a cancel meets has not begun again. */
+START_TEST(tree_of_a_restart)
+{
+	static const char tasks[] = "[{\"a\":{\"run\":{\"workflow\":{\"namespace\":\"test\",\"name\":\"child\",\"version\":\"1.0.0\"}}}},"
+				    "{\"b\":{\"run\":{\"workflow\":{\"namespace\":\"test\",\"name\":\"child\",\"version\":\"1.0.0\"}}}}]";
+	static const struct {
+		enum engine_verb verb;
+		bool suspended; /* before the start, with `a` done; else `a` is under way */
+		unsigned starts, failed; /* attempts after it */
+	} cases[] = {{CONTROL_RESUME, true, 1, 0}, {CONTROL_RESUME, false, 1, 1}, {CONTROL_PAUSE, false, 0, 1}, {CONTROL_CANCEL, false, 0, 0}};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct fixture f;
+		struct engine_tree tree;
+		struct error error = {0};
+		int code = -1;
+
+		open_tree_of(&f, tasks, 1);
+		if (cases[i].suspended) {
+			ck_assert_int_eq(control(&f, CONTROL_PAUSE), ERR_NONE);
+			end_child(&f, f.started);
+		}
+		engine_drop(f.engine);
+		f.holds_loads = true;
+		start(&f, -1);
+		f.starts = 0;
+		engine_recover(f.engine, "r", 0, 0);
+		tree = (struct engine_tree){.root = {.verb = cases[i].verb, .id = "r"}, .on_done = on_tree, .owner = &code};
+		ck_assert_int_eq(engine_control_tree(f.engine, &tree, &error), 0);
+		answer_load(&f, f.held);
+		commit(&f);
+		answer_look(&f, 0, ERR_NONE);
+		commit(&f);
+		for (unsigned turns = 0; turns < 4; turns++)
+			go_on(&f, 1);
+		ck_assert_int_eq(code, ERR_NONE);
+		ck_assert_uint_eq(f.starts, cases[i].starts);
+		ck_assert_uint_eq(count_entries(&f, ENTRY_ATTEMPT_FAILED, "r"), cases[i].failed);
+		ck_assert_uint_eq(count_entries(&f, ENTRY_RUN_RESUMED, "r"), cases[i].suspended);
+		ck_assert_uint_eq(count_entries(&f, ENTRY_RUN_SUSPENDED, "r"), cases[i].suspended || cases[i].verb == CONTROL_PAUSE);
+		close_tree(&f);
+	}
+}
+END_TEST
+
 /* The daemon goes away while a tree's entries wait for room: what its runs have decided is let go before what it points into. */
 START_TEST(tree_is_dropped)
 {
@@ -861,4 +909,4 @@ START_TEST(trees_take_turns)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, children_of_quarantine, control_while_draining, control_of_a_retry, resume_on_its_way, tree_is_one_append, tree_that_is_refused, trees_take_turns, tree_forgets_snapshots_once, tree_waits_for_late_decisions, tree_is_dropped, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
+SUITE_MAIN("daemon-engine", control_past_a_full_queue, quarantine, children_of_quarantine, control_while_draining, control_of_a_retry, resume_on_its_way, tree_is_one_append, tree_that_is_refused, trees_take_turns, tree_forgets_snapshots_once, tree_waits_for_late_decisions, tree_of_a_restart, tree_is_dropped, set_back, set_forward, back_and_forth, several_waits, set_back_unseen, set_back_while_committing, slewed)
