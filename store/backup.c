@@ -101,13 +101,20 @@ static int check_log(struct connection *connection, struct arena *arena, struct 
 int backup_check_root(struct connection *connection, uint64_t entries, const struct checkpoint *checkpoint, const char *whose, struct error *error)
 {
 	struct digest root;
-	struct error why = {0};
+	struct error why = {0}, ignored = {0};
+	bool hides;
 
 	if (checkpoint->size > entries)
 		return error_set(error, ERR_CORRUPT, "journal-rolled-back: it has %llu entries, %s promises %llu", (unsigned long long)entries, whose,
 				 (unsigned long long)checkpoint->size);
-	if (log_tree_root_at(checkpoint->size, entry_table_read_node, connection, &root, &why) != 0)
+	if (log_tree_root_at(checkpoint->size, entry_table_read_node, connection, &root, &why) != 0) {
+		/* Asked only now: a copy of an older schema has not got the columns, nor anything that was pruned. */
+		if (retention_table_hides(connection, checkpoint->size, &hides, &ignored) == 0 && hides) {
+			log_warn(LOG_STORE, "%s, of size %llu, ends among entries that were pruned since: its length is all that it was held against", whose, (unsigned long long)checkpoint->size);
+			return 0;
+		}
 		return error_set(error, ERR_CORRUPT, "journal-changed: the tree under %s cannot be read: %s", whose, why.message);
+	}
 	if (!digest_equal(&root, &checkpoint->root))
 		return error_set(error, ERR_CORRUPT, "journal-changed: its first %llu entries are not those that %s vouches for",
 				 (unsigned long long)checkpoint->size, whose);

@@ -81,7 +81,7 @@ int reader_gates(struct store_reader *reader, struct arena *arena, const struct 
 	}
 	statement_end(statement);
 	for (size_t i = 0; i < *count && error->code == ERR_NONE; i++) {
-		if (fill(reader, arena, &(*gates)[i], error) != ERR_CORRUPT)
+		if (fill(reader, arena, &(*gates)[i], error) != ERR_CORRUPT && error->code != ERR_NOT_FOUND)
 			continue;
 		log_warn(LOG_STORE, "gate of run=%s: %s", (*gates)[i].run_id, error->message); /* the others are good, and a start reads them all */
 		*error = (struct error){0};

@@ -212,6 +212,8 @@ int retention_table_tombstone(struct connection *connection, struct arena *arena
 int retention_table_explain_run(struct connection *connection, const char *id, struct error *error);
 int retention_table_explain_content(struct connection *connection, const struct digest *digest, struct error *error);
 int retention_table_tile(struct connection *connection, uint64_t tile, struct digest *root, bool *leaves, bool *pruned, struct error *error);
+/* Does a checkpoint of this size end among entries that were pruned with their leaves? Then it cannot be compared any more. */
+int retention_table_hides(struct connection *connection, uint64_t size, bool *hides, struct error *error);
 int retention_table_stats(struct connection *connection, struct store_stats *stats, struct error *error);
 /* Is it the last that key.added told of for this purpose? */
 int definition_table_key_is_newest(struct connection *connection, const char *purpose, const char *key_id, bool *newest, struct error *error);

@@ -269,6 +269,20 @@ int retention_table_tile(struct connection *connection, uint64_t tile, struct di
 	return error->code;
 }
 
+int retention_table_hides(struct connection *connection, uint64_t size, bool *hides, struct error *error)
+{
+	struct digest root;
+	bool pruned, leaves;
+
+	*hides = false;
+	if (size % STORE_TILE == 0)
+		return 0;
+	if (retention_table_tile(connection, size / STORE_TILE, &root, &leaves, &pruned, error) != 0)
+		return error->code;
+	*hides = pruned && !leaves;
+	return 0;
+}
+
 /* --- for readers: the log, line by line ----------------------------------------------------------------------------- */
 
 static const char tile_entries_sql[] = "SELECT seq, bytes FROM entry WHERE seq >= ?1 AND seq < ?2 ORDER BY seq";

@@ -210,16 +210,16 @@ static int check_root(struct store *store, const struct checkpoint *checkpoint, 
 	unsigned long long present = writer->tree.size, promised = checkpoint->size;
 	struct error why = {0};
 	struct digest root;
-	bool pruned, leaves;
+	bool hides;
 
 	if (promised > present)
 		return error_set(error, ERR_CORRUPT,
 				 "%s: the journal has %llu entries, %s promises %llu. Nothing is written to it. If it is a "
 				 "restored backup, begin a new journal",
 				 behind, present, whose, promised);
-	if (retention_table_tile(&writer->connection, promised / STORE_TILE, &root, &leaves, &pruned, error) != 0)
+	if (retention_table_hides(&writer->connection, promised, &hides, error) != 0)
 		return error->code;
-	if (pruned && !leaves && promised % STORE_TILE != 0) {
+	if (hides) {
 		log_warn(LOG_STORE, "%s, of size %llu, ends among entries that were pruned since: it cannot be compared", whose, promised);
 		return 0;
 	}

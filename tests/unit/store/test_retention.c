@@ -654,6 +654,51 @@ START_TEST(a_tile_with_one_open_run_stays)
 }
 END_TEST
 
+static void on_backup(struct store_backup *backup)
+{
+	*(bool *)backup->owner = true;
+}
+
+/* A checkpoint that somebody kept, and that ends among entries which are pruned by now with their leaves, is no reason to refuse a copy that reaches it; one that the copy does not reach is. */
+START_TEST(a_pruned_copy_is_restored)
+{
+	struct store_backup backup = {.on_done = on_backup};
+	struct store_sign kept, later;
+	struct fixture f;
+	struct error error;
+	bool done = false;
+
+	start(&f);
+	fill_tile(&f);
+	fill(&f, 20);
+	sign_and_wait(&f, &kept);
+	fill_tile(&f);
+	fill(&f, 2);
+	clock_ms += 10 * ENTRIES_MS;
+	pass(&f);
+	ck_assert_int_eq(ask(&f, "SELECT leaves FROM journal_prune WHERE tile = 1"), 0);
+	backup.path = text(&f, "%s/copy.db", f.folder);
+	backup.owner = &done;
+	ck_assert_int_eq(store_backup(f.store, &backup), 0);
+	while (!done)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	ck_assert_msg(backup.error.code == 0, "%s", backup.error.message);
+	fill(&f, 2);
+	sign_and_wait(&f, &later);
+	const struct bytes notes[] = {buffer_bytes(&kept.note), buffer_bytes(&later.note)};
+	for (size_t i = 0; i < COUNT_OF(notes); i++) {
+		struct store_restore restore = {.source = backup.path, .data_dir = text(&f, "%s/restored%zu", f.folder, i), .checkpoints = &notes[i], .checkpoint_count = 1};
+		int code = store_restore(&restore, &error);
+		ck_assert_msg(code == (i == 0 ? 0 : ERR_CORRUPT), "%s", error.message);
+		ck_assert_uint_eq(restore.known, 1);
+	}
+	ck_assert_msg(strstr(error.message, "journal-rolled-back") != NULL, "%s", error.message);
+	buffer_close(&kept.note);
+	buffer_close(&later.note);
+	fixture_end(&f);
+}
+END_TEST
+
 /* The entry that began a run stands in a tile that stays and that of its end is gone, also where it had ended before and was retried: the rebuild
  * takes from the tombstone when that was. */
 START_TEST(a_run_without_its_end)
@@ -1313,7 +1358,7 @@ END_TEST
 
 TEST_MAIN("store-retention", a_run_leaves_when_its_time_is_over, more_runs_than_a_chunk_holds, a_long_run_and_values_that_runs_share,
 	  a_child_stays_while_its_parent_is_open, a_child_of_an_open_run_is_not_purged, a_clock_that_was_ahead_keeps_nothing,
-	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays,
+	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays, a_pruned_copy_is_restored,
 	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere, an_erased_value_goes_with_its_run, a_broken_store_answers,
 	  erased_bytes_are_overwritten, a_definition_is_not_erased, requests_are_limited_and_answered, the_file_gets_smaller, passes_come_by_themselves,
 	  a_pass_that_was_killed_goes_on, nothing_within_its_time_is_ever_taken)
