@@ -402,6 +402,8 @@ static void start(const struct json *message, int executable, int log)
 	json_set_text(&arena, answer, "start", ticks);
 	say(answer);
 	arena_close(&arena);
+	if (state.quitting)
+		state.keep = false; /* nobody has heard of it, so the next daemon would not know whose it is */
 }
 
 /* False: the daemon is gone. */
@@ -496,9 +498,9 @@ int main(int count, char **arguments)
 			return 1;
 		while (read(wait[1].fd, &told, sizeof(told)) == (ssize_t)sizeof(told))
 			; /* that a child ended is all that it says */
-		if (!state.quitting && !read_message()) {
+		if (!state.quitting && !read_message())
 			state.quitting = true;
-			wait[0].fd = -1;
-		}
+		if (state.quitting)
+			wait[0].fd = -1; /* its end would be told again and again */
 	}
 }

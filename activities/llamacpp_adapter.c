@@ -116,13 +116,27 @@ static void read_props(struct bytes body, struct runtime_facts *facts)
 	facts_set_text(facts, "C.structured_backend", "grammar", "built in");
 }
 
+/* Of the model that is wanted; a server that has a single one takes any name for it. */
+static const struct json *find_wanted(const struct runtime_facts *facts, const struct json *data)
+{
+	const char *wanted = facts_model(facts);
+
+	for (size_t i = 0; i < json_count(data) && wanted != NULL; i++) {
+		const char *id = json_get_text(json_at(data, i), "id");
+
+		if (id != NULL && strcmp(id, wanted) == 0)
+			return json_at(data, i);
+	}
+	return json_count(data) == 1 ? json_at(data, 0) : NULL;
+}
+
 /* `created` is now and `meta` null while it loads: only what is lasting is taken. */
 static void read_models(struct bytes body, struct runtime_facts *facts)
 {
 	static const char *const kept[] = {"vocab_type", "n_vocab", "n_ctx_train", "n_embd", "n_params", "size", NULL};
 
 	chat_read_models(body, facts);
-	facts_set_members(facts, "B.model_meta", json_get(json_at(json_get(probe_json(body, facts), "data"), 0), "meta"), kept, "GET /v1/models");
+	facts_set_members(facts, "B.model_meta", json_get(find_wanted(facts, json_get(probe_json(body, facts), "data")), "meta"), kept, "GET /v1/models");
 }
 
 static void read_adapters(struct bytes body, struct runtime_facts *facts)

@@ -46,10 +46,22 @@ static void add_alias(struct arena *arena, struct json *aliases, const char *nam
 		json_add(arena, aliases, json_text(arena, name));
 }
 
+/* A model that is loaded twice (C79): the instance that is wanted by its own name; else the first one. */
+static const struct json *find_instance(const struct runtime_facts *facts, const struct json *instances)
+{
+	for (size_t i = 0; i < json_count(instances) && facts->wanted != NULL; i++) {
+		const char *id = json_get_text(json_at(instances, i), "id");
+
+		if (id != NULL && strcmp(id, facts->wanted) == 0)
+			return json_at(instances, i);
+	}
+	return json_at(instances, 0);
+}
+
 static void add_card(struct runtime_facts *facts, struct json *models, const struct json *model)
 {
 	const struct json *instances = json_get(model, "loaded_instances"), *variants = json_get(model, "variants");
-	const struct json *length = json_get(json_get(json_at(instances, 0), "config"), "context_length");
+	const struct json *length = json_get(json_get(find_instance(facts, instances), "config"), "context_length");
 	struct json *card = json_object(facts->arena), *aliases = json_array(facts->arena);
 
 	if (json_get_text(model, "key") == NULL)
@@ -97,7 +109,7 @@ static void read_v1_models(struct bytes body, struct runtime_facts *facts)
 	wanted = wanted_id(facts);
 	for (size_t i = 0; i < json_count(list) && i < ADAPTER_MODELS_MAX; i++) {
 		const struct json *model = json_at(list, i), *instances = json_get(model, "loaded_instances");
-		const struct json *config = json_get(json_at(instances, 0), "config");
+		const struct json *config = json_get(find_instance(facts, instances), "config");
 		const char *key = json_get_text(model, "key");
 
 		if (key == NULL || wanted == NULL || strcmp(key, wanted) != 0)
@@ -111,7 +123,7 @@ static void read_v1_models(struct bytes body, struct runtime_facts *facts)
 		if (json_count(instances) == 0)
 			continue;
 		facts->is_unloaded = false;
-		/* The same model loaded twice: which one answers is not said (C79). */
+		/* Loaded twice and wanted by the model's name: which one answers is not said. */
 		facts_set(facts, "C.instances", json_number(facts->arena, (double)json_count(instances)), source);
 		facts_set(facts, "C.load_config", config != NULL ? json_copy(facts->arena, config) : NULL, source);
 		facts_set_copy(facts, "C.parallel", config, "parallel", source);

@@ -33,7 +33,8 @@ struct state_rule {
 static const struct state_rule rules[RUNTIME_STATE_COUNT] = {
 	[RUNTIME_STOPPED] = {"stopped", TO(RUNTIME_STARTING)},
 	[RUNTIME_STARTING] = {"starting", TO(RUNTIME_READY) | TO(RUNTIME_STOPPING) | TO(RUNTIME_STOPPED) | TO(RUNTIME_RESTARTING) | TO(RUNTIME_REFUSED)},
-	[RUNTIME_READY] = {"ready", TO(RUNTIME_STOPPING) | TO(RUNTIME_RESTARTING) | TO(RUNTIME_FAILED)},
+	/* Stopped at once: it ended by itself while the daemon ends and would have kept it. */
+	[RUNTIME_READY] = {"ready", TO(RUNTIME_STOPPING) | TO(RUNTIME_RESTARTING) | TO(RUNTIME_FAILED) | TO(RUNTIME_STOPPED)},
 	[RUNTIME_STOPPING] = {"stopping", TO(RUNTIME_STOPPED) | TO(RUNTIME_RESTARTING) | TO(RUNTIME_REFUSED) | TO(RUNTIME_FAILED)},
 	[RUNTIME_RESTARTING] = {"restarting", TO(RUNTIME_STARTING) | TO(RUNTIME_STOPPED)},
 	[RUNTIME_REFUSED] = {"refused", TO(RUNTIME_STARTING) | TO(RUNTIME_STOPPED)},
@@ -52,7 +53,7 @@ struct supervisor {
 	bool launcher_lost;
 	enum runtime_state state;
 	enum stop_why why; /* STOPPING */
-	bool start_again; /* asked for while it is being stopped */
+	bool start_again; /* asked for while it is being stopped, or a start is given up */
 	bool ending, closed;
 	size_t notes; /* on their way to the journal */
 	char *log_path, *note_path;
@@ -370,10 +371,12 @@ static void stop_asking(struct supervisor *supervisor)
 
 static void forget_process(struct supervisor *supervisor)
 {
+	/* Before there is one the note is of what an earlier daemon left, which may be there still. */
+	if (supervisor->pid != 0)
+		unlink(supervisor->note_path);
 	supervisor->pid = 0;
 	supervisor->adopted = false;
 	supervisor->runtime->known = false;
-	unlink(supervisor->note_path);
 }
 
 /* Attempts hear why, and that nothing is going to change by itself. */
@@ -393,7 +396,7 @@ static void start_later(struct supervisor *supervisor, enum runtime_state otherw
 	int64_t wait_ms = config->restart_floor_ms;
 	char what[ACTIVITY_DETAIL_MAX];
 
-	if (supervisor->tries >= config->restart_attempts) {
+	if (supervisor->tries >= config->restart_attempts && !supervisor->start_again) {
 		memcpy(what, supervisor->detail, sizeof(what));
 		if (config->restart_attempts > 0)
 			detail_set(supervisor->detail, "%.300s (after %u further starts, launch.restart.attempts)", what, supervisor->tries);
@@ -426,7 +429,7 @@ static void conclude_refusal(struct supervisor *supervisor, int status, int sign
 	send_note(own);
 	detail_set(supervisor->detail, "%s: %s%s%s", refusal_name(refusal->class), refusal->line, refusal->advice != NULL ? "; " : "", refusal->advice != NULL ? refusal->advice : "");
 	forget_process(supervisor);
-	if (!supervisor->ending && refusal_may_pass(refusal->class)) {
+	if (!supervisor->ending && (refusal_may_pass(refusal->class) || supervisor->start_again)) {
 		start_later(supervisor, RUNTIME_REFUSED, refusal_failure(refusal->class));
 	} else {
 		set_state(supervisor, RUNTIME_REFUSED);
@@ -967,6 +970,7 @@ static void give_up_start(struct supervisor *supervisor)
 	if (!supervisor->in_pool)
 		executable_close(&supervisor->executable);
 	supervisor->predecessor = 0;
+	supervisor->start_again = false;
 	watchdog_stop(supervisor->watchdog);
 	supervisor->detail[0] = '\0';
 	set_state(supervisor, RUNTIME_STOPPED);

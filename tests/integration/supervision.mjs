@@ -1,5 +1,6 @@
 // Runtimes that the daemon launches: started, known to be ready, refused with the cause, started anew, stopped whatever they do, watched.
-import { chmodSync, copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, copyFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { dirname, isAbsolute, join, relative } from 'node:path';
 import { check, Daemon, definition, equal, finish, folder, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
@@ -269,6 +270,61 @@ await test('onDaemonExit: keep: it goes on, is adopted by the next daemon, and s
 	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
 	check(!alive(other.pid), 'stopped');
 	await until('what came of it is gone too', () => !alive(r.child));
+	await daemon.stop();
+});
+
+await test('a start that is refused forgets no runtime that goes on from an earlier daemon', async () => {
+	const r = await Launched.make({}, { onDaemonExit: 'keep' });
+	const daemon = await daemonOf('kept-refused', { r });
+	const { pid } = await becomes(daemon, 'ready');
+	await daemon.stop();
+	renameSync(r.program, `${r.program}.away`);
+	await daemon.start();
+	match((await becomes(daemon, 'refused')).detail, /not-started: program .*No such file/, 'detail');
+	check(alive(pid), 'it goes on');
+	renameSync(`${r.program}.away`, r.program);
+	equal(daemon.cli('runtime', 'start', 'r', '--wait').code, 0, 'a start when the program is back');
+	const adopted = await becomes(daemon, 'ready');
+	equal([adopted.pid, adopted.adopted], [pid, true], 'it is known');
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	check(!alive(pid), 'stopped');
+	await daemon.stop();
+});
+
+await test('a kept runtime that ends by itself while the daemon, which ends too, waits for a probe, is noted as such', async () => {
+	const r = await Launched.make({}, { onDaemonExit: 'keep' }), pipe = join(r.folder, 'mem_info_gtt_used');
+	r.configuration.launch.watchdog = [{ name: 'hangs', probe: { amd: { memory: 'gtt', card: r.folder } }, limit: 1000, every: '100ms', within: '100ms' }];
+	equal(spawnSync('mkfifo', [pipe]).status, 0, 'a file that nobody comes back from');
+	const daemon = await daemonOf('kept-crash', { r });
+	const { pid } = await becomes(daemon, 'ready');
+	await until('the probe hangs', async () => /no answer within/.test((await state(daemon)).watchdog[0].alarm));
+	const { child } = daemon;
+	child.kill('SIGTERM');
+	await until('the daemon ends', () => /stopping: /.test(child.errors));
+	await pause(300);
+	process.kill(pid, 'SIGKILL');
+	await pause(300);
+	check(alive(child.pid), () => `the daemon waits (${child.errors.slice(-600)})`);
+	writeFileSync(pipe, '1\n');
+	equal(await child.gone, { code: 0, signal: null }, `end of reprised (${child.errors.slice(-600)})`);
+	rmSync(pipe);
+	await daemon.start();
+	const stopped = (await noted(daemon)).filter(entry => entry.kind === 'runtime.stopped');
+	equal(stopped.map(entry => [entry.data.why, entry.data.signal]), [['crashed', 9]], 'entry');
+	equal((await becomes(daemon, 'ready')).adopted, false, 'another process');
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	await daemon.stop();
+});
+
+await test('a start that is asked for while one that was never ready is being ended, follows', async () => {
+	const r = await Launched.make({ readyAfterMs: 600_000, ignoreTerm: true }, { ready: { path: '/health', within: '4s' }, restart: { attempts: 0 } });
+	const daemon = await daemonOf('start-again', { r });
+	await becomes(daemon, 'stopping');
+	r.how({});
+	await daemon.post('/v1/runtimes/r/start', {}, 200);
+	await becomes(daemon, 'ready');
+	equal(r.starts.length, 2, 'starts');
+	equal((await noted(daemon)).map(entry => entry.kind), ['runtime.started', 'runtime.refused', 'runtime.started', 'runtime.ready'], 'entries');
 	await daemon.stop();
 });
 

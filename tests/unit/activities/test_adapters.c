@@ -236,6 +236,8 @@ static const struct {
 	{&openai_adapter, 504, "<html>", FAILURE_TIMED_OUT, "504: <html>"},
 	{&openai_adapter, 502, "", FAILURE_UNREACHABLE, "502"},
 	{&openai_adapter, 200, "{\"error\":\"text\"}", FAILURE_RUNTIME_ERROR, "text"},
+	{&openai_adapter, 422, "{\"detail\":[{\"loc\":[\"body\"],\"msg\":\"bad\",\"input\":\"the pump ran out of memory\"}]}", FAILURE_REFUSED, "ran out of memory"},
+	{&vllm_adapter, 400, "{\"error\":{\"message\":\"[{'type': 'missing', 'input': 'EngineDead, out of memory'}]\",\"type\":\"BadRequestError\",\"code\":400}}", FAILURE_REFUSED, "missing"},
 	{&openai_adapter, 422, "{\"detail\":[{\"loc\":[\"body\"],\"msg\":\"bad\"}]}", FAILURE_REFUSED, "\"msg\":\"bad\""},
 	{&openai_adapter, 422, "{\"detail\":\"Unsupported fields in the request: {'response_format', 'stream_options'}\"}", FAILURE_REFUSED, "takes none of"},
 	{&openai_adapter, 422, "{\"detail\":\"Unexpected keys in the request: {'top_k'}\"}", FAILURE_CONFIGURATION, "take topK out of sampling"},
@@ -300,6 +302,9 @@ static const struct {
 	{&llamacpp_adapter, "/props", "{\"default_generation_settings\":{\"n_ctx\":4096,\"params\":{\"temperature\":0.8,\"id\":7}},\"total_slots\":2}", "C", "sampling_defaults", "{\"temperature\":0.8}"},
 	{&llamacpp_adapter, "/props", "{\"total_slots\":2}", "C", "parallel", "2"},
 	{&llamacpp_adapter, "/v1/models", "{\"data\":[{\"id\":\"m\",\"created\":1,\"meta\":{\"n_params\":7,\"x\":1}}]}", "B", "model_meta", "{\"n_params\":7}"},
+	{&llamacpp_adapter, "/v1/models", "{\"data\":[{\"id\":\"other\",\"meta\":{\"n_params\":9}},{\"id\":\"m\",\"meta\":{\"n_params\":7}}]}", "B", "model_meta", "{\"n_params\":7}"},
+	{&llamacpp_adapter, "/v1/models", "{\"data\":[{\"id\":\"other\",\"meta\":{\"n_params\":9}},{\"id\":\"n\",\"meta\":{\"n_params\":7}}]}", "B", "model_meta", NULL},
+	{&llamacpp_adapter, "/v1/models", "{\"data\":[{\"id\":\"/models/x.gguf\",\"meta\":{\"n_params\":7}}]}", "B", "model_meta", "{\"n_params\":7}"},
 	{&llamacpp_adapter, "/lora-adapters", "[{\"id\":0}]", "B", "adapters", "[{\"id\":0}]"},
 	{&llamacpp_adapter, "/lora-adapters", "{}", "B", "adapters", NULL},
 	{&sglang_adapter, "/server_info", "{\"model_path\":\"/m\",\"version\":\"0.5\",\"attention_backend\":\"fa3\",\"disable_radix_cache\":false,\"internal_states\":[{}]}", "C", "kernels", "{\"attention_backend\":\"fa3\"}"},
@@ -426,6 +431,29 @@ START_TEST(models_have_several_names)
 	ck_assert(!openai_adapter.is_model("Qwen/x@a", "Qwen/x@main"));
 	find_probe(&ollama_adapter, "/api/ps")->read(bytes_text("{\"models\":[]}"), &facts);
 	ck_assert(facts.is_unloaded);
+}
+END_TEST
+
+/* A model that is loaded twice: asked for by the name of an instance, that one's settings are told. */
+START_TEST(instances_have_their_own_settings)
+{
+	static const char body[] =
+		"{\"models\":[{\"type\":\"llm\",\"key\":\"m\",\"loaded_instances\":[{\"id\":\"m\",\"config\":{\"context_length\":8192,\"parallel\":4}},"
+		"{\"id\":\"m:2\",\"config\":{\"context_length\":4096,\"parallel\":1}}]}]}";
+	static const struct {
+		const char *wanted;
+		double length, parallel;
+	} rows[] = {{"m", 8192, 4}, {"m:2", 4096, 1}, {NULL, 8192, 4}};
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct runtime_facts facts = {.arena = &arena, .wanted = rows[i].wanted};
+
+		find_probe(&lmstudio_adapter, "/api/v1/models")->read(bytes_text(body), &facts);
+		ck_assert_double_eq(json_get_number(json_at(facts.models, 0), "contextLength", 0), rows[i].length);
+		ck_assert_double_eq(json_get_number(json_get(json_get(facts.fields, "C"), "parallel"), "value", 0), rows[i].parallel);
+		ck_assert_double_eq(json_get_number(json_get(json_get(json_get(facts.fields, "C"), "load_config"), "value"), "context_length", 0), rows[i].length);
+		ck_assert_double_eq(json_get_number(json_get(json_get(facts.fields, "C"), "instances"), "value", 0), 2);
+	}
 }
 END_TEST
 
@@ -658,6 +686,7 @@ int main(void)
 	tcase_add_test(tests, nonsense_is_no_fact);
 	tcase_add_test(tests, long_lists_are_read_at_once);
 	tcase_add_test(tests, models_have_several_names);
+	tcase_add_test(tests, instances_have_their_own_settings);
 	tcase_add_test(tests, prompts_are_counted);
 	tcase_add_test(tests, lines_are_read);
 	tcase_add_test(tests, effective_beats_requested);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -203,13 +204,26 @@ START_TEST(refusals)
 }
 END_TEST
 
+/* Of what runs. */
+static pid_t find_launcher(const struct fixture *f)
+{
+	char path[64], text[512];
+	pid_t launcher;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)f->pid);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(fgets(text, sizeof(text), file));
+	fclose(file);
+	ck_assert_int_eq(sscanf(strrchr(text, ')'), ") %*c %d", &launcher), 1);
+	return launcher;
+}
+
 /* The end of the daemon's side is the end of the runtime; the end of the launcher is told, and is the runtime's too. */
 START_TEST(ends_with_the_daemon)
 {
 	struct fixture f;
 	pid_t launcher;
-	char path[64], text[512];
-	FILE *file;
 
 	open_fixture(&f);
 	start(&f, "trap '' TERM; while :; do sleep 0.05; done", 100);
@@ -220,11 +234,7 @@ START_TEST(ends_with_the_daemon)
 
 	open_fixture(&f);
 	start(&f, "while :; do sleep 0.05; done", 100);
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)f.pid);
-	file = fopen(path, "r");
-	ck_assert_ptr_nonnull(fgets(text, sizeof(text), file));
-	fclose(file);
-	ck_assert_int_eq(sscanf(strrchr(text, ')'), ") %*c %d", &launcher), 1);
+	launcher = find_launcher(&f);
 	kill(launcher, SIGKILL);
 	wait_for(&f, &f.lost, 1);
 	waitpid(launcher, NULL, 0);
@@ -233,6 +243,41 @@ START_TEST(ends_with_the_daemon)
 	ck_assert_int_ne(kill(f.pid, 0), 0);
 	ck_assert_int_eq(try_start(&f, "true", 0, NULL), ERR_IO);
 	close_fixture(&f);
+}
+END_TEST
+
+/* A runtime that is to be kept, but of which the daemon has not heard any more, is ended: the next one would not know whose it is. The launcher
+ * waits for that without turning in circles. */
+START_TEST(keeps_nothing_that_is_not_known)
+{
+	const char *const argv[] = {"sh", "-c", "trap '' TERM; echo child $$; exec sleep 1000", NULL}, *const env[] = {"PATH=/usr/bin:/bin", NULL};
+	const struct launch launch = {.argv = argv, .env = env, .grace_ms = 1000, .keep = true};
+	int shell = open("/bin/sh", O_RDONLY | O_CLOEXEC);
+	struct fixture f;
+	struct error error;
+	struct rusage used;
+	pid_t launcher, child;
+	char text[64] = "";
+	int log;
+
+	open_fixture(&f);
+	log = dup(f.log);
+	start(&f, "while :; do sleep 0.05; done", 100);
+	launcher = find_launcher(&f);
+	launcher_stop(f.launcher);
+	wait_for(&f, &f.exited, 1);
+	kill(launcher, SIGSTOP);
+	ck_assert_int_eq(launcher_start(f.launcher, &launch, shell, f.log, &error), 0);
+	close(shell);
+	close_fixture(&f);
+	kill(launcher, SIGCONT);
+	ck_assert_int_eq(wait4(launcher, NULL, 0, &used), launcher);
+	ck_assert_int_gt(pread(log, text, sizeof(text) - 1, 0), 0);
+	ck_assert_int_eq(sscanf(text, "child %d", &child), 1);
+	ck_assert_int_ne(kill(child, 0), 0);
+	ck_assert_int_lt(used.ru_utime.tv_sec + used.ru_stime.tv_sec, 1);
+	ck_assert_int_lt(used.ru_utime.tv_usec + used.ru_stime.tv_usec, 500 * 1000);
+	close(log);
 }
 END_TEST
 
@@ -249,6 +294,7 @@ int main(void)
 	tcase_add_test(all, stops_all);
 	tcase_add_test(all, refusals);
 	tcase_add_test(all, ends_with_the_daemon);
+	tcase_add_test(all, keeps_nothing_that_is_not_known);
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
