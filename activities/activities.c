@@ -325,6 +325,8 @@ static struct json *describe_runtime(const struct runtime *runtime, struct arena
 		json_set_text(arena, item, "configuration", text);
 		json_set_boolean(arena, item, "simulated", configuration->simulated);
 	}
+	if (runtime->instance.basis != NULL)
+		json_set(arena, item, "instance", instance_json(arena, &runtime->instance));
 	if (runtime_hashing(runtime, &done, &total)) {
 		struct json *hashing = json_object(arena);
 

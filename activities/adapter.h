@@ -49,6 +49,7 @@ struct runtime_facts {
 	const struct json *models; /* [{"id", "root"?, "contextLength"?, "aliases"?: […]}]; NULL: unknown */
 	const char *server; /* the Server header; "" when there was none */
 	bool is_unloaded; /* a request would load the model first: a probe must not */
+	const char *instance; /* the runtime's own name of what it has loaded; NULL: it has none, or several */
 	struct json *fields; /* {group: {field: {"value", "source"}}}, or NULL */
 };
 /* Reported: `place` is "B.arch". A value of NULL says nothing; a later one replaces an earlier one. See FACT_LEN_MAX. */

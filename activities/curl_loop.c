@@ -443,6 +443,20 @@ static int add_headers(struct transfer *transfer, struct error *error)
 	return 0;
 }
 
+unsigned url_port(const char *url)
+{
+	CURLU *parts = curl_url();
+	char *text = NULL;
+	unsigned port = 0;
+
+	CHECK(parts != NULL);
+	if (curl_url_set(parts, CURLUPART_URL, url, 0) == CURLUE_OK && curl_url_get(parts, CURLUPART_PORT, &text, CURLU_DEFAULT_PORT) == CURLUE_OK)
+		port = (unsigned)strtoul(text, NULL, 10);
+	curl_free(text);
+	curl_url_cleanup(parts);
+	return port;
+}
+
 static bool is_token(const char *text)
 {
 	if (*text == '\0' || strlen(text) > 32)

@@ -94,6 +94,7 @@ void transfer_close(struct transfer *transfer); /* Frees the result; after on_do
 const char *transfer_header(const struct transfer *transfer, const char *name, char *value, size_t size);
 /* Split a URL: http or https, a host, no user and password. host needs 256 bytes and carries no brackets. */
 bool url_check(const char *url, char host[256], struct error *error);
+unsigned url_port(const char *url); /* its own, or its scheme's; 0: it has none */
 
 struct curl_loop_counters {
 	size_t sockets_open;

@@ -89,6 +89,8 @@ static struct json *describe_answer(struct gate_work *own)
 	json_set_text(arena, output, "model", answer->model != NULL ? answer->model : inference->configuration->model);
 	set_digest(arena, output, "configuration", &inference->configuration->digest);
 	set_digest(arena, output, "sampling", &sampling);
+	json_set_text(arena, output, "instance", inference->instance.id[0] != '\0' ? inference->instance.id : NULL);
+	json_set_text(arena, output, "instanceBasis", inference->instance.basis);
 	if (own->seeded)
 		json_set_boolean(arena, output, "seeded", true);
 	if (inference->configuration->simulated)

@@ -64,7 +64,7 @@ static void add_if(struct arena *arena, struct json *differs, bool differ, const
 static struct json *compare(const struct inference *inference, const struct json *report, struct arena *arena)
 {
 	const struct json *conditions = json_get(report, "conditions");
-	const char *sampling = json_get_text(report, "sampling"), *cache = json_get_text(conditions, "cachePath");
+	const char *sampling = json_get_text(report, "sampling"), *cache = json_get_text(conditions, "cachePath"), *instance = json_get_text(conditions, "instance");
 	bool alone = inference->slot.solo != NULL || inference->runtime->config.concurrency == 1;
 	struct digest digest = json_digest(inference->sampling_sent);
 	struct json *differs = json_array(arena);
@@ -74,6 +74,8 @@ static struct json *compare(const struct inference *inference, const struct json
 	add_if(arena, differs, sampling == NULL || strcmp(sampling, text) != 0, "sampling");
 	add_if(arena, differs, json_get_boolean(conditions, "schema", false) != (inference->schema != NULL), "schema");
 	add_if(arena, differs, json_get_number(conditions, "requestsInFlight", 1) == 1 && !alone, "requestsInFlight");
+	/* The same configuration in another process is what the comparison is about; where nothing tells one from the other, neither do we. */
+	add_if(arena, differs, strcmp(instance != NULL ? instance : "", inference->instance.id) != 0, "instance");
 	add_if(arena, differs, cache == NULL || strcmp(cache, cache_path_of(inference)) != 0, "cachePath");
 	return differs;
 }

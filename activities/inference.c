@@ -10,6 +10,7 @@
 #include <sys/timex.h>
 
 #include "activities/gates.h"
+#include "activities/supervisor.h"
 #include "workflow/base/check.h"
 
 #define INTEGER_MAX 9007199254740991.0 /* 2^53 - 1 */
@@ -196,6 +197,7 @@ static void write_record(struct inference *inference)
 		json_set_digest(arena, record, "configuration", &configuration->digest);
 		if (configuration->simulated)
 			json_set_boolean(arena, record, "simulated", true);
+		json_set(arena, record, "instance", instance_json(arena, &inference->instance));
 	}
 }
 
@@ -319,6 +321,7 @@ static void on_confirmed(struct configuration_wait *wait)
 static void confirm(struct inference *inference)
 {
 	struct configuration_wait *recheck = &inference->recheck;
+	const struct activity_ports *ports = &inference->work->activities->ports;
 
 	inference->state = INFERENCE_CONFIRMING;
 	/* A model that was loaded for this request: only now can be told how. And a server that does one thing at a time says who it is
@@ -327,6 +330,8 @@ static void confirm(struct inference *inference)
 					 (inference->recheck_state == RECHECK_DONE && (recheck->configuration == NULL || inference->answer.loaded)))) {
 		end_recheck(inference);
 		inference->asked_again = true;
+		if (inference->answer.loaded)
+			inference->runtime->loaded_ms = ports->wall_ms(ports->arg);
 		start_recheck(inference);
 	}
 	if (inference->recheck_state == RECHECK_OUT)
@@ -340,6 +345,7 @@ static void confirm(struct inference *inference)
 			return;
 		configuration_release(inference->sent_under);
 		inference->sent_under = recheck->configuration;
+		inference->instance = inference->runtime->instance; /* who is behind the new connection */
 		recheck->configuration = NULL;
 		inference->recheck_state = RECHECK_NONE;
 	}
@@ -939,6 +945,7 @@ static void on_configured(struct configuration_wait *wait)
 		return;
 	}
 	inference->sent_under = wait->configuration;
+	inference->instance = inference->runtime->instance;
 	wait->configuration = NULL;
 	why = gates_refuse(inference, inference->sent_under, false, &inference->work->activity->arena);
 	if (why != NULL) {
@@ -1161,16 +1168,63 @@ static struct json *describe_model(const struct inference *inference, struct are
 	return model;
 }
 
+/* Of the record's group D what makes a machine: no name of it, and no user's. NULL: it is another one. */
+static struct json *describe_host(const struct configuration *configuration, struct arena *arena)
+{
+	static const char *const fields[] = {"os", "kernel", "wsl", "cpu_model", "thread_count", "gpu", "gpu_driver"};
+	struct json *host = json_object(arena);
+
+	for (size_t i = 0; i < COUNT_OF(fields); i++) {
+		const struct json *field = json_get(json_get(configuration->record, "D"), fields[i]), *value = json_get(field, "value");
+
+		if (value != NULL && value->type != JSON_NULL)
+			json_set(arena, host, fields[i], json_copy(arena, value));
+	}
+	return json_count(host) > 0 ? host : NULL;
+}
+
+/* What the daemon has started the process with. */
+static void describe_launch(const struct inference *inference, struct arena *arena, struct json *runtime, struct json *engine)
+{
+	const struct json *launched = supervisor_launched(inference->runtime->supervisor), *c = json_get(launched, "C");
+	const char *executable = json_get_text(json_get(json_get(launched, "A"), "binary_sha256"), "value");
+	struct json *launch, *config, *sha256;
+	struct digest digest;
+
+	if (launched == NULL)
+		return;
+	launch = json_object(arena);
+	config = json_object(arena);
+	json_set(arena, config, "argv", json_copy(arena, json_get(json_get(c, "argv"), "value")));
+	json_set(arena, config, "env", json_copy(arena, json_get(json_get(c, "env"), "value")));
+	json_set_text(arena, config, "cwd", supervisor_folder(inference->runtime->supervisor));
+	digest = json_digest(config);
+	json_set(arena, launch, "config", config);
+	json_set_digest(arena, launch, "digest", &digest);
+	json_set(arena, runtime, "launch", launch);
+	json_set_text(arena, runtime, "basis", "launched");
+	if (executable == NULL)
+		return;
+	sha256 = json_object(arena);
+	json_set_text(arena, sha256, "sha256", executable);
+	json_set(arena, engine, "digest", sha256);
+}
+
 static struct json *describe_runtime(const struct inference *inference, struct arena *arena)
 {
 	const struct configuration *configuration = inference->configuration;
 	bool has_server = configuration->server != NULL && configuration->server[0] != '\0';
-	struct json *runtime = json_object(arena), *engine = json_object(arena);
+	struct json *runtime = json_object(arena), *engine = json_object(arena), *instance = instance_json(arena, &inference->instance);
 
 	json_set_text(arena, engine, "name", has_server ? configuration->server : inference->runtime->config.kind);
 	json_set_text(arena, engine, "version", configuration->version != NULL ? configuration->version : "unknown");
 	json_set(arena, runtime, "engine", engine);
 	json_set_text(arena, runtime, "basis", configuration->version == NULL ? "unknown" : has_server ? "reported" : "declared");
+	json_set_text(arena, runtime, "instance", json_get_text(instance, "id"));
+	json_set_text(arena, runtime, "instanceBasis", json_get_text(instance, "basis"));
+	json_set_text(arena, runtime, "startedOn", json_get_text(instance, "startedOn"));
+	json_set(arena, runtime, "host", describe_host(configuration, arena));
+	describe_launch(inference, arena, runtime, engine);
 	return runtime;
 }
 

@@ -54,6 +54,7 @@ struct inference {
 	char detail[ACTIVITY_DETAIL_MAX];
 	struct answer answer;
 	struct configuration *configuration; /* that the answer was given under; held */
+	struct runtime_instance instance; /* that answered */
 	struct json *sampling_sent; /* our names, seed as text */
 	struct json *reproducibility; /* gates_describe() */
 	enum schema_rung rung; /* how much of the schema was sent; without a schema SCHEMA_FULL */

@@ -110,7 +110,7 @@ static void read_v1_models(struct bytes body, struct runtime_facts *facts)
 	for (size_t i = 0; i < json_count(list) && i < ADAPTER_MODELS_MAX; i++) {
 		const struct json *model = json_at(list, i), *instances = json_get(model, "loaded_instances");
 		const struct json *config = json_get(find_instance(facts, instances), "config");
-		const char *key = json_get_text(model, "key");
+		const char *key = json_get_text(model, "key"), *id;
 
 		if (key == NULL || wanted == NULL || strcmp(key, wanted) != 0)
 			continue;
@@ -124,6 +124,8 @@ static void read_v1_models(struct bytes body, struct runtime_facts *facts)
 			continue;
 		facts->is_unloaded = false;
 		/* Loaded twice and wanted by the model's name: which one answers is not said. */
+		id = json_get_text(find_instance(facts, instances), "id");
+		facts->instance = json_count(instances) == 1 || (id != NULL && facts->wanted != NULL && strcmp(id, facts->wanted) == 0) ? id : NULL;
 		facts_set(facts, "C.instances", json_number(facts->arena, (double)json_count(instances)), source);
 		facts_set(facts, "C.load_config", config != NULL ? json_copy(facts->arena, config) : NULL, source);
 		facts_set_copy(facts, "C.parallel", config, "parallel", source);

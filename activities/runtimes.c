@@ -46,6 +46,9 @@ struct probe {
 	bool weights_are_folder;
 	struct weights weights;
 	struct weights_progress progress;
+	struct listener listener;
+	char host_name[256];
+	unsigned port; /* 0: who listens there is not looked for, or was */
 	struct error error;
 };
 
@@ -515,17 +518,71 @@ static struct configuration *make_configuration(struct probe *probe)
 	return configuration_new(&input);
 }
 
+/* Which process answers, as far as can be told. A new one under the same configuration is worth a word: gates of the one before do not vouch for it. */
+static void set_instance(struct probe *probe)
+{
+	struct runtime *runtime = probe->runtime;
+	const struct activity_ports *ports = &runtime->activities->ports;
+	struct runtime_instance instance;
+
+	if (supervisor_instance(runtime->supervisor, &instance))
+		;
+	else if (runtime->local)
+		instance_from_listener(&instance, &runtime->listener, ports->wall_ms(ports->arg));
+	else
+		instance_is_unknown(&instance, "the runtime is on another machine");
+	instance_add_model(&instance, probe->facts.instance, runtime->loaded_ms);
+	if (strcmp(instance.id, runtime->instance.id) == 0 && runtime->instance.basis != NULL)
+		return; /* times of a process are taken once */
+	if (runtime->instance.id[0] != '\0')
+		log_info(LOG_ACTIVITY, "runtime=%s another instance answers: %s, before %s", runtime->config.name, instance.id[0] != '\0' ? instance.id : instance.source, runtime->instance.id);
+	runtime->instance = instance;
+}
+
+static void finish_probe(struct probe *probe);
+
+/* On the pool. */
+static void look_who_listens(uv_work_t *pool)
+{
+	struct probe *probe = CONTAINER_OF(pool, struct probe, pool);
+
+	instance_measure(probe->host_name, probe->port, &probe->listener);
+}
+
+static void on_looked(uv_work_t *pool, int status)
+{
+	struct probe *probe = CONTAINER_OF(pool, struct probe, pool);
+	struct activities *activities = probe->activities;
+
+	(void)status;
+	if (probe->runtime == NULL) {
+		free_probe(probe);
+	} else {
+		probe->runtime->listener = probe->listener;
+		probe->port = 0; /* done */
+		finish_probe(probe);
+	}
+	outside_end(activities);
+}
+
 static void finish_probe(struct probe *probe)
 {
 	struct runtime *runtime = probe->runtime;
 	struct configuration *configuration;
 	struct list waits;
 
+	/* Only now: who has answered listens. Before it another one may have, or nobody. */
+	if (probe->port != 0) {
+		outside_begin(probe->activities);
+		CHECK(uv_queue_work(probe->activities->loop, &probe->pool, look_who_listens, on_looked) == 0);
+		return;
+	}
 	probe->facts.server = probe->server;
 	configuration = find_same(runtime, make_configuration(probe));
 	arena_close(&runtime->models_arena);
 	runtime->models = probe->facts.models != NULL ? json_copy(&runtime->models_arena, probe->facts.models) : NULL;
 	set_configuration(runtime, configuration);
+	set_instance(probe);
 	if (probe->ignored != NULL || probe->learned != NULL) {
 		struct json *ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored, *learned = probe->learned != NULL ? probe->learned : runtime->learned;
 		struct arena kept;
@@ -813,6 +870,9 @@ static void start_probe(struct runtime *runtime, bool weights_only_check)
 	probe->weights_path = weights_path(&runtime->config) != NULL ? memory_text(weights_path(&runtime->config)) : NULL;
 	probe->weights_are_folder = runtime->config.weights_folder != NULL;
 	probe->weights_only_check = weights_only_check;
+	probe->listener = runtime->listener;
+	memcpy(probe->host_name, runtime->host_name, sizeof(probe->host_name));
+	probe->port = runtime->local && runtime->supervisor == NULL ? url_port(runtime->config.url) : 0;
 	probe->thorough = runtime->thorough_next;
 	runtime->thorough_next = false;
 	runtime->probe = probe;
@@ -980,7 +1040,7 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 {
 	const struct runtime_adapter *adapter = runtime_adapter_get(config->kind);
 	struct runtime *runtime;
-	char host_name[256];
+	char host_name[sizeof(runtime->host_name)];
 	char *url;
 	size_t len;
 
@@ -1020,6 +1080,7 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 		secret_texts_add(&runtime->secrets, config->api_key);
 	runtime->adapter = adapter;
 	runtime->local = is_local(host_name);
+	memcpy(runtime->host_name, host_name, sizeof(host_name));
 	list_init(&runtime->waiting);
 	list_init(&runtime->gates);
 	list_init(&runtime->holding);

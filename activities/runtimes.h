@@ -11,6 +11,7 @@
 #pragma once
 
 #include "activities/configuration.h"
+#include "activities/instance.h"
 #include "activities/internal.h"
 
 enum {
@@ -80,6 +81,10 @@ struct runtime {
 	char last_error[ACTIVITY_DETAIL_MAX];
 	struct configuration *configuration; /* the newest one; NULL: never asked */
 	bool known; /* it is in force */
+	char host_name[256]; /* of its url */
+	struct listener listener; /* as the last probe found it; only of a local one */
+	struct runtime_instance instance; /* … and what follows: which process answers */
+	int64_t loaded_ms; /* wall time; when an answer last said that the model was loaded for it. 0: none did */
 	struct list kept; /* configurations, oldest first */
 	size_t kept_count;
 	struct list waits; /* for the probe under way */

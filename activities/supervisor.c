@@ -249,7 +249,7 @@ static void describe_launched(struct supervisor *supervisor)
 	json_set(arena, supervisor->launched, "A", a);
 	json_set(arena, supervisor->launched, "C", c);
 	whole = json_copy(arena, supervisor->launched);
-	json_set_text(arena, whole, "folder", supervisor->config->folder != NULL ? supervisor->config->folder : "/");
+	json_set_text(arena, whole, "folder", supervisor_folder(supervisor));
 	supervisor->identity = json_digest(whole);
 }
 
@@ -257,6 +257,19 @@ const struct json *supervisor_launched(const struct supervisor *supervisor)
 {
 	/* It answers under this only while it is there. */
 	return supervisor != NULL && supervisor->pid != 0 ? supervisor->launched : NULL;
+}
+
+const char *supervisor_folder(const struct supervisor *supervisor)
+{
+	return supervisor->config->folder != NULL ? supervisor->config->folder : "/";
+}
+
+bool supervisor_instance(const struct supervisor *supervisor, struct runtime_instance *instance)
+{
+	if (supervisor == NULL || supervisor->pid == 0)
+		return false;
+	instance_from_process(instance, supervisor->pid, supervisor->ticks, supervisor->started_ms);
+	return true;
 }
 
 /* ---- A process that is not the launcher's child ---- */
@@ -278,19 +291,9 @@ static bool read_text(const char *path, char *text, size_t size)
 /* It is the same process as then, and no zombie. */
 static bool is_alive(pid_t pid, const char *ticks)
 {
-	char path[64], text[STAT_MAX], *at;
-	int field = 3;
+	char own[PROCESS_TICKS_LEN_MAX + 1];
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (pid <= 1 || !read_text(path, text, sizeof(text)) || (at = strrchr(text, ')')) == NULL)
-		return false;
-	for (at = strtok(at + 1, " "); at != NULL; at = strtok(NULL, " "), field++) {
-		if (field == 3 && (*at == 'Z' || *at == 'X'))
-			return false;
-		if (field == 22)
-			return strcmp(at, ticks) == 0;
-	}
-	return false;
+	return process_read_ticks(pid, own) && strcmp(own, ticks) == 0;
 }
 
 static void write_note(const struct supervisor *supervisor)
@@ -742,6 +745,8 @@ static void has_process(struct supervisor *supervisor, pid_t pid, const char *ti
 	supervisor->adopted = adopted;
 	supervisor->started_us = now_us(supervisor->activities);
 	supervisor->started_ms = supervisor->activities->ports.wall_ms(supervisor->activities->ports.arg);
+	if (adopted)
+		supervisor->started_ms = process_started_ms(ticks, supervisor->started_ms);
 	supervisor->starts++;
 	write_note(supervisor);
 	note_started(supervisor);

@@ -46,5 +46,8 @@ void supervisor_start(struct supervisor *supervisor, const char *reason);
 void supervisor_stop(struct supervisor *supervisor, const char *reason);
 void supervisor_reload(struct supervisor *supervisor, const char *reason); /* stop, and start anew */
 
+/* The process that it has; false: it has none, or the runtime is not launched (NULL). */
+bool supervisor_instance(const struct supervisor *supervisor, struct runtime_instance *instance);
 const struct json *supervisor_launched(const struct supervisor *supervisor); /* fields of the configuration record, or NULL */
+const char *supervisor_folder(const struct supervisor *supervisor); /* that it starts in */
 struct json *supervisor_json(const struct supervisor *supervisor, struct arena *arena, bool with_log);

@@ -231,7 +231,7 @@ await test('bad input is refused with what is wrong', async () => {
 	problem(await daemon.ask('POST', '/v1/gates', {}), 400, /runtime is missing/);
 	problem(await daemon.ask('POST', '/v1/gates', { runtime: 'one', request: { prompt: 'a', schema: {} } }), 400, /request\.schema/);
 	problem(await daemon.ask('POST', '/v1/gates', { runtime: 'one', what: 1 }), 400, /what/);
-	problem(await daemon.ask('GET', '/v1/gates/abc'), 400, /no gate's id: 12 to 64/);
+	problem(await daemon.ask('GET', '/v1/gates/abc'), 400, /no id of a gate: 12 to 64/);
 	problem(await daemon.ask('GET', '/v1/gates/000000000000'), 404, /there is no gate/);
 	const run = await daemon.post('/v1/gates?wait=20s', { runtime: 'one', requests: 5000 }, 201);
 	equal([run.status, run.error.detail.includes('requests is not an integer from 2 to 1000')], ['faulted', true], 'by an expression');

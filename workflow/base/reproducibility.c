@@ -498,6 +498,7 @@ const struct json *gate_report(struct arena *arena, const struct json *asks, int
 	json_set_boolean(arena, conditions, "schema", schema);
 	json_set_text(arena, conditions, "cachePath", cache_path(asks));
 	json_set_text(arena, conditions, "instance", agreed(asks, "instance", &ignored));
+	json_set_text(arena, conditions, "instanceBasis", agreed(asks, "instanceBasis", &ignored));
 	json_set(arena, report, "conditions", conditions);
 	time_text(wall_ms, time);
 	json_set_text(arena, report, "measuredOn", time);

@@ -45,6 +45,6 @@ double reproducibility_upper_bound(unsigned different, unsigned asked);
 const struct json *gate_plan(struct arena *arena, const struct json *with, struct error *error);
 
 /* What the asks gave, in the order of the plan, each {phase, index, outcome ("answered", or the class of the failure), detail?, text, textDigest, jsonDigest?,
- * tokens?, cachedTokens?, seeded (a seed was sent, and the sampling is not greedy), runtime, model?, configuration?, sampling?, schema, instance?, simulated?}.
+ * tokens?, cachedTokens?, seeded (a seed was sent, and the sampling is not greedy), runtime, model?, configuration?, sampling?, schema, instance?, instanceBasis?, simulated?}.
  * The report (openapi.yaml, Gate): counts, class with its reason, bound, lengths, answers, phases, verdicts, conditions. wall_ms: measuredOn. */
 const struct json *gate_report(struct arena *arena, const struct json *asks, int64_t wall_ms);

@@ -464,7 +464,7 @@ static void check_class(struct checker *checker, const struct json *value)
 
 static void check_may_differ(struct checker *checker, const struct json *value)
 {
-	static const char *const words[] = {"sampling", "schema", "requestsInFlight", "cachePath"};
+	static const char *const words[] = {"sampling", "schema", "requestsInFlight", "cachePath", "instance"};
 
 	if (!checker_type(checker, value, JSON_ARRAY, true))
 		return;

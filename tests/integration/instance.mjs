@@ -1,0 +1,124 @@
+// Which process answers: found for a runtime on this machine, known of a launched one, named by LM Studio itself, absent where nothing can tell; on each
+// attempt, in the signed statement, with a gate's result, which holds for the process that it was measured of.
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import { join } from 'node:path';
+import { check, Daemon, documentOf, equal, exitOf, extractionOf, finish, match, programs, root, startSimulator, test, until } from '../support/harness.mjs';
+
+const freePort = () => new Promise(done => { const server = net.createServer().listen(0, '127.0.0.1', () => { const { port } = server.address(); server.close(() => done(port)); }); });
+const instanceOf = pid => `${pid}-${readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop().split(' ')[19]}`;
+const sampling = { temperature: 0.6, seed: 42, maxTokens: 500 };
+const dsse = process.env.REPRISE_SHARED ? join(process.env.REPRISE_SHARED, 'tools/verify-dsse.mjs') : join(root, '../shared/tools/verify-dsse.mjs');
+
+// A run of one section: the first fact, what is signed of it, and the last attempt.
+async function factOf(daemon, id, runtime, more = {}) {
+	await daemon.post('/v1/runs?wait=30s', { id, definition: extractionOf(runtime, more), input: { document: documentOf(1) } }, 201);
+	const run = await daemon.run(id);
+	if (run.status !== 'completed' || run.facts.length === 0)
+		return { run };
+	const fact = await daemon.get(`/v1/facts/${run.facts[0]}`), envelope = daemon.cli('fact', 'export', fact.id).json();
+	const answered = (await daemon.events(id)).find(entry => entry.kind === 'attempt.succeeded' && entry.data.request);
+	return { run, fact, envelope, attempt: JSON.parse(daemon.content(answered.data.record)), predicate: JSON.parse(Buffer.from(envelope.payload, 'base64')).predicate };
+}
+const canonical = value => Array.isArray(value) ? `[${value.map(canonical)}]` : value && typeof value === 'object' ?
+	`{${Object.keys(value).sort().map(key => `${JSON.stringify(key)}:${canonical(value[key])}`)}}` : JSON.stringify(value);
+
+await test('a process that listens on this machine is found; a new one makes the gate one of another instance, until the next gate', async () => {
+	let sim = await startSimulator();
+	const { port } = sim, daemon = new Daemon('instance', { runtimes: { r: { kind: 'simulator', url: sim.url, model: 'reprise-sim', concurrency: 1, sampling } } });
+	await daemon.start();
+	const gate = daemon.cli('gate', 'r', '-n', '3', '--seeds', '0', '-o', 'json').json(), first = instanceOf(sim.child.pid);
+	equal([gate.class, gate.conditions.instance, gate.conditions.instanceBasis], ['byte-stable', first, 'measured'], 'gate');
+	let { fact, predicate, attempt } = await factOf(daemon, 'same', 'r');
+	equal([fact.reproducibility.applies, fact.reproducibility.differs], ['exact', []], 'the same process');
+	equal([predicate.runtime.instance, predicate.runtime.instanceBasis], [first, 'measured'], 'and it is signed');
+	equal(attempt.instance, { basis: 'measured', id: first, source: 'the process that listens at the address', startedOn: predicate.runtime.startedOn }, 'the attempt');
+	const age = Date.now() - Date.parse(predicate.runtime.startedOn);
+	check(age > -5000 && age < 600_000, () => `started on ${predicate.runtime.startedOn}`);
+	check(predicate.runtime.host.kernel.length > 0 && predicate.runtime.launch === undefined, 'its machine; nobody launched it');
+	equal((await daemon.get('/v1/runtimes/r')).instance.id, first, 'and it is shown');
+	await daemon.kill();
+	await daemon.start();
+	equal((await factOf(daemon, 'restarted', 'r')).fact.reproducibility.applies, 'exact', 'a restart of the daemon makes no other process of it');
+	await sim.stop();
+	sim = await startSimulator('--port', String(port));
+	const second = instanceOf(sim.child.pid);
+	const other = await factOf(daemon, 'other', 'r');
+	equal([other.fact.reproducibility.class, other.fact.reproducibility.applies, other.fact.reproducibility.differs], ['byte-stable', 'conditions-differ', ['instance']], 'another process');
+	equal([other.predicate.runtime.instance, other.predicate.result.reproducibility.conditions.instance, other.predicate.configuration.digest], [second, first, predicate.configuration.digest], 'both are named');
+	let demanding = await factOf(daemon, 'demanding', 'r', { requireClass: 'byte-stable', onFailure: 'fault' });
+	match(demanding.run.error.detail, /gate [0-9a-f]{12} of runtime r was taken under another condition: instance; take one under this one, or list it in requireClass\.mayDiffer/, 'a demand');
+	demanding = await factOf(daemon, 'may-differ', 'r', { requireClass: { class: 'byte-stable', mayDiffer: ['instance'] }, onFailure: 'fault' });
+	equal(demanding.run.status, 'completed', 'which may be given up');
+	equal(daemon.cli('gate', 'r', '-n', '3', '--seeds', '0', '-o', 'json').json().conditions.instance, second, 'the next gate');
+	({ fact } = await factOf(daemon, 'measured-again', 'r', { requireClass: 'byte-stable', onFailure: 'fault' }));
+	equal(fact.reproducibility.applies, 'exact', 'and what it is worth');
+	equal(daemon.cli('fact', 'verify', '--all').code, 0, 'signatures');
+	await daemon.stop();
+	await sim.stop();
+});
+
+await test('a runtime that is replaced in the middle of a gate makes it inconclusive', async () => {
+	let sim = await startSimulator();
+	const { port } = sim, daemon = new Daemon('instance-gate', { runtimes: { r: { kind: 'simulator', url: sim.url, concurrency: 1, sampling, retry: { attempts: 10, floor: '50ms', cap: '200ms' } } } });
+	await daemon.start();
+	await sim.script({ cadence: { firstByteMs: 20 } });
+	await daemon.post('/v1/gates', { runtime: 'r', requests: 300, seeds: 0, id: 'replaced' }, 201);
+	await until('it asks', async () => (await daemon.events('replaced')).filter(entry => entry.kind === 'attempt.succeeded').length >= 2, 20_000, 5);
+	sim.child.kill('SIGKILL');
+	await exitOf(sim.child);
+	sim = await startSimulator('--port', String(port));
+	const { output } = await daemon.ended('replaced', 60_000);
+	equal([output.class, output.reason], ['inconclusive', 'the runtime was started anew between two requests'], 'report');
+	await daemon.stop();
+	await sim.stop();
+});
+
+await test('of a launched runtime the process and its launch are signed; reloaded between gate and fact it is another instance', async () => {
+	const port = await freePort(), argv = [programs.sim, '--port', String(port)];
+	const daemon = new Daemon('instance-launched', { runtimes: { r: { kind: 'simulator', url: `http://127.0.0.1:${port}`, concurrency: 1, sampling, launch: { argv, env: { COLOUR: 'blue', MY_TOKEN: 'x' } } } } });
+	await daemon.start();
+	const ready = () => until('it is ready', async () => { const { launch } = await daemon.get('/v1/runtimes/r'); return launch.state === 'ready' && launch; }, 30_000);
+	const { instance: first } = await ready();
+	const gate = daemon.cli('gate', 'r', '-n', '3', '--seeds', '0', '-o', 'json').json();
+	equal([gate.conditions.instance, gate.conditions.instanceBasis], [first, 'launched'], 'gate');
+	const before = await factOf(daemon, 'before', 'r');
+	equal(before.fact.reproducibility.applies, 'exact', 'the same process');
+	const { runtime } = before.predicate, config = { argv, cwd: '/', env: { COLOUR: 'blue', MY_TOKEN: '(set)' } };
+	equal([runtime.instance, runtime.instanceBasis, runtime.basis, runtime.launch.config], [first, 'launched', 'launched', config], 'what is signed');
+	equal(runtime.launch.digest.sha256, createHash('sha256').update(canonical(config)).digest('hex'), 'the digest of the launch');
+	equal(runtime.engine.digest.sha256, createHash('sha256').update(readFileSync(programs.sim)).digest('hex'), 'the executable');
+	const envelope = join(daemon.folder, 'fact.dsse');
+	writeFileSync(envelope, JSON.stringify(before.envelope));
+	if (existsSync(dsse)) {
+		const key = join(daemon.folder, 'fact.pem');
+		writeFileSync(key, daemon.cli('key', 'export', '--purpose', 'fact', '--format', 'pem').stdout);
+		const done = spawnSync(process.execPath, [dsse, '--key', key, '--canonical', '--predicate-type', 'https://reprise.example/attestation/extracted-fact/v1', envelope], { encoding: 'utf8' });
+		equal(done.status, 0, `the independent verifier (${done.stdout}${done.stderr})`);
+	}
+	match(daemon.cli('verify', envelope, '--offline').stdout + daemon.cli('fact', 'verify', before.fact.id).stdout, /launch configuration hashes to its digest|verified|PASS|ok/i, 'and ours');
+	equal(daemon.cli('runtime', 'reload', 'r').code, 0, 'reload');
+	const second = await until('another process', async () => { const { launch } = await daemon.get('/v1/runtimes/r'); return launch.state === 'ready' && launch.instance !== first && launch.instance; }, 30_000);
+	const after = await factOf(daemon, 'after', 'r');
+	equal([after.fact.reproducibility.differs, after.predicate.runtime.instance, after.fact.configuration], [['instance'], second, before.fact.configuration], 'the same configuration, another process');
+	await daemon.stop();
+});
+
+await test('LM Studio names what it has loaded; of a runtime on another machine nothing is said, and that', async () => {
+	const sim = await startSimulator('--kind', 'lmstudio');
+	const daemon = new Daemon('instance-named', { runtimes: {
+		named: { kind: 'lmstudio', url: sim.url, sampling: { maxTokens: 500 } },
+		far: { kind: 'lmstudio', url: `http://reprise-elsewhere.invalid:${sim.port}`, sampling: { maxTokens: 500 }, retry: { attempts: 1 } },
+	} });
+	await daemon.start();
+	const { instance } = await until('it is known', async () => { const found = await daemon.get('/v1/runtimes/named'); return found.instance && found; });
+	equal(instance.basis, 'reported', 'basis');
+	check(instance.id.startsWith(`${instanceOf(sim.child.pid)}/`), () => `the process and the name: ${JSON.stringify(instance)}`);
+	equal((await daemon.get('/v1/runtimes/far')).instance, undefined, 'nobody was asked yet');
+	await daemon.stop();
+	await sim.stop();
+});
+
+await finish();
