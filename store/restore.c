@@ -17,7 +17,7 @@
 #include "store/internal.h"
 #include "workflow/base/check.h"
 
-enum { COPY_BUFFER = 1 << 20, STAMPED_MAX = 100 /* folders of one second */, NOTE_FILE_MAX = 65536 };
+enum { STAMPED_MAX = 100 /* folders of one second */, NOTE_FILE_MAX = 65536 };
 
 struct places {
 	char database[STORE_PATH_MAX], wal[STORE_PATH_MAX], shm[STORE_PATH_MAX], fresh[STORE_PATH_MAX], anchor[STORE_PATH_MAX], marker[STORE_PATH_MAX];
@@ -123,41 +123,36 @@ out:
 
 /* --- moving ----------------------------------------------------------------------------------------------------------- */
 
-static int copy_file(const char *from, const char *to, struct error *error)
+/* Through SQLite, whatever it is a copy of: a journal that was not stopped well has its last commits in the write-ahead log beside it. */
+static int copy_database(const char *from, const char *to, struct error *error)
 {
-	int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
-	uint8_t *buffer = memory_alloc(COPY_BUFFER);
-	ssize_t got = 0;
+	struct connection source, target;
+	sqlite3_backup *backup;
+	int file, rc;
 
-	if (in < 0) {
-		fail_system("open", from, error);
+	if (unlink(to) != 0 && errno != ENOENT)
+		return fail_system("remove", to, error);
+	file = open(to, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (file < 0)
+		return fail_system("make", to, error);
+	if (connection_open(&source, from, SQLITE_OPEN_READONLY, error) != 0)
 		goto out;
+	if (connection_open(&target, to, SQLITE_OPEN_READWRITE, error) != 0)
+		goto out_source;
+	if (connection_exec(&target, "PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF", error) == 0) {
+		backup = sqlite3_backup_init(target.db, "main", source.db, "main");
+		rc = backup != NULL ? sqlite3_backup_step(backup, -1) : sqlite3_errcode(target.db);
+		sqlite3_backup_finish(backup);
+		if (rc != SQLITE_DONE)
+			connection_fail(&target, rc, "copy", error);
 	}
-	if (unlink(to) != 0 && errno != ENOENT) {
-		fail_system("remove", to, error);
-		goto out;
-	}
-	out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (out < 0) {
-		fail_system("make", to, error);
-		goto out;
-	}
-	while ((got = read(in, buffer, COPY_BUFFER)) > 0)
-		for (ssize_t at = 0, put; at < got; at += put)
-			if ((put = write(out, buffer + at, (size_t)(got - at))) < 0) {
-				fail_system("write", to, error);
-				goto out;
-			}
-	if (got < 0)
-		fail_system("read", from, error);
-	else if (fsync(out) != 0)
-		fail_system("sync", to, error);
+	connection_close(&target);
+out_source:
+	connection_close(&source);
 out:
-	if (in >= 0)
-		close(in);
-	if (out >= 0)
-		close(out);
-	free(buffer);
+	if (error->code == ERR_NONE && fsync(file) != 0)
+		fail_system("sync", to, error);
+	close(file);
 	return error->code;
 }
 
@@ -165,9 +160,9 @@ out:
 static int unmark(const char *path, struct error *error)
 {
 	struct connection connection;
-	char pragma[64];
+	char pragma[128];
 
-	snprintf(pragma, sizeof(pragma), "PRAGMA synchronous=FULL; PRAGMA application_id=%d", STORE_APPLICATION_ID);
+	snprintf(pragma, sizeof(pragma), "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; PRAGMA application_id=%d", STORE_APPLICATION_ID);
 	if (connection_open(&connection, path, SQLITE_OPEN_READWRITE, error) != 0)
 		return error->code;
 	connection_exec(&connection, pragma, error);
@@ -339,7 +334,7 @@ int store_restore(struct store_restore *restore, struct error *error)
 	}
 	if (refuse_if_unclear(restore, &places, error) != 0)
 		goto out;
-	if (copy_file(restore->source, places.fresh, error) != 0 || unmark(places.fresh, error) != 0)
+	if (copy_database(restore->source, places.fresh, error) != 0 || unmark(places.fresh, error) != 0)
 		goto out;
 	/* From an interrupted one all that was there is aside already. */
 	if (!exists(places.marker) && set_aside(restore, &places, error) != 0)

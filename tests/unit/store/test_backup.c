@@ -144,4 +144,39 @@ START_TEST(long_log_ends_it)
 }
 END_TEST
 
-TEST_MAIN("store-backup", copy_is_whole, left_overs_are_taken_away, bad_paths_are_told, closing_cancels, long_log_ends_it)
+/* A journal that was not stopped well has its last commits in the write-ahead log beside it: a restore of it has them too. */
+START_TEST(log_beside_it_is_restored)
+{
+	struct store_restore restore = {.original_is_gone = true};
+	char path[300], command[1024], folder[300], journal[320];
+	struct fixture f, restored;
+	struct store_copy copy;
+	struct error error;
+	struct entry entry;
+
+	start_with_run(&f, path);
+	snprintf(folder, sizeof(folder), "%s/killed", f.folder);
+	ck_assert_int_eq(mkdir(folder, 0700), 0);
+	make_created(&f.arena, &entry, "another", "two", NULL);
+	append_ok(&f, &entry, 1);
+	snprintf(command, sizeof(command), "cp %s/journal.db %s/journal.db-wal %s", f.folder, f.folder, folder); /* as a kill leaves them */
+	ck_assert_int_eq(system(command), 0);
+	snprintf(journal, sizeof(journal), "%s/journal.db", folder);
+	ck_assert_int_eq(store_check_copy(journal, &copy, &error), 0);
+	ck_assert_uint_eq(copy.entries, 5);
+	ck_assert(!copy.is_marked);
+	restore.source = journal;
+	fixture_init(&restored);
+	restore.data_dir = restored.folder;
+	ck_assert_msg(store_restore(&restore, &error) == 0, "%s", error.message);
+	snprintf(command, sizeof(command), "cp -r %s/keys %s", f.folder, restored.folder);
+	ck_assert_int_eq(system(command), 0);
+	fixture_open(&restored);
+	ck_assert_uint_ge(restored.store->writer.tree.size, 5);
+	ck_assert_str_eq(store_origin(restored.store), store_origin(f.store));
+	fixture_end(&restored);
+	fixture_end(&f);
+}
+END_TEST
+
+TEST_MAIN("store-backup", copy_is_whole, log_beside_it_is_restored, left_overs_are_taken_away, bad_paths_are_told, closing_cancels, long_log_ends_it)
