@@ -85,7 +85,7 @@ static int apply_definition(struct connection *connection, const struct entry *e
 	sqlite3_stmt *statement;
 
 	if (!json_get_digest(entry->data, "definition", &digest))
-		return error_set(error, ERR_INTERNAL, "definition.added without a definition");
+		return error_set(error, ERR_CORRUPT, "definition.added without a definition");
 	/* Said again: the entry stands in the log, the table has it already. */
 	if (registered) {
 		if (find_registered(connection, entry, &known, &registered_digest, error) != 0)
@@ -125,7 +125,7 @@ static int apply_document(struct connection *connection, const struct entry *ent
 	if (statement == NULL)
 		return error->code;
 	if (!json_get_digest(entry->data, "document", &digest) || entry->value_count == 0)
-		return error_set(error, ERR_INTERNAL, "document.added without a document");
+		return error_set(error, ERR_CORRUPT, "document.added without a document");
 	bind_number(statement, 1, entry->seq);
 	bind_digest(statement, 2, &digest);
 	bind_number(statement, 3, entry->values[0].size);
@@ -143,7 +143,7 @@ static int apply_configuration(struct connection *connection, const struct entry
 	if (statement == NULL)
 		return error->code;
 	if (!json_get_digest(entry->data, "configuration", &digest) || entry->value_count == 0)
-		return error_set(error, ERR_INTERNAL, "config.loaded without a record");
+		return error_set(error, ERR_CORRUPT, "config.loaded without a record");
 	bind_number(statement, 1, entry->seq);
 	bind_text(statement, 2, text_or_empty(entry->data, "runtime"));
 	bind_digest(statement, 3, &digest);

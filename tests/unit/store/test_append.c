@@ -279,7 +279,54 @@ START_TEST(late_and_invalid_entries_are_refused)
 	make_created(&f.arena, &entry, "a/b", "one", NULL);
 	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_INVALID);
 	ck_assert_int_eq(append_and_wait(&f, &entry, 0, NULL), ERR_INVALID);
+	entry = (struct entry){.kind = ENTRY_TASK_STARTED, .data = json_object(&f.arena), .time_ms = fixture_wall_ms()};
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_INVALID);
+	entry = (struct entry){.kind = ENTRY_DAEMON_STARTED, .data = json_array(&f.arena), .time_ms = fixture_wall_ms()};
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_INVALID);
+	entry = (struct entry){.kind = ENTRY_EVENT_RECEIVED, .data = json_object(&f.arena), .time_ms = fixture_wall_ms()};
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_INVALID);
+	/* Only a run that has faulted is tried again. */
+	make_created(&f.arena, &entry, "run", "one", NULL);
+	append_ok(&f, &entry, 1);
+	entry = (struct entry){.kind = ENTRY_RUN_RETRIED, .data = run_data(&f.arena, "run"), .time_ms = fixture_wall_ms()};
+	ck_assert_int_eq(append_and_wait(&f, &entry, 1, NULL), ERR_EXISTS);
+	ck_assert_ptr_nonnull(strstr(f.error.message, "run run is running"));
 	fixture_end(&f);
+}
+END_TEST
+
+/* Entries that lack what their tables are made of are a mistake of ours: the store stops before anything of them is there, says what is missing, and the
+ * next start finds what was there before. */
+START_TEST(entries_that_lack_something)
+{
+	static const struct {
+		enum entry_kind kind;
+		const char *words;
+	} cases[] = {
+		{ENTRY_DEFINITION_ADDED, "definition.added without a definition"},
+		{ENTRY_DOCUMENT_ADDED, "document.added without a document"},
+		{ENTRY_CONFIG_LOADED, "config.loaded without a record"},
+		{ENTRY_CONTENT_ERASED, "content.erased without the digest of a value"},
+	};
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct fixture f;
+		struct entry entry;
+
+		fixture_start(&f);
+		uint64_t size = f.store->writer.tree.size;
+		entry = (struct entry){.kind = cases[i].kind, .data = json_object(&f.arena), .time_ms = fixture_wall_ms()};
+		ck_assert_msg(append_and_wait(&f, &entry, 1, NULL) == ERR_CORRUPT, "case %zu: %d, %s", i, (int)f.error.code, f.error.message);
+		ck_assert_msg(strstr(f.error.message, cases[i].words) != NULL, "case %zu: %s", i, f.error.message);
+		make_created(&f.arena, &entry, "run", "one", NULL);
+		ck_assert_int_ne(append_and_wait(&f, &entry, 1, NULL), 0);
+		fixture_reopen(&f);
+		ck_assert_uint_eq(f.broken, 1);
+		ck_assert_uint_eq(f.store->writer.tree.size, size);
+		append_ok(&f, &entry, 1);
+		fixture_close(&f);
+		check_tables_equal(&f);
+		fixture_end(&f);
+	}
 }
 END_TEST
 
@@ -397,5 +444,5 @@ START_TEST(close_commits_what_is_staged)
 END_TEST
 
 TEST_MAIN("store-append", append_commit_read, group_commit_in_order, returns_over_several_turns, urgent_goes_first, conflict_is_its_own,
-	  late_and_invalid_entries_are_refused, definition_conflict, purged_ids_stay_taken,
+	  late_and_invalid_entries_are_refused, entries_that_lack_something, definition_conflict, purged_ids_stay_taken,
 	  clock_before_1970, cut_short_while_in_use, close_commits_what_is_staged)

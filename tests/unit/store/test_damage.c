@@ -282,6 +282,8 @@ static const struct {
 	{EDIT(SMALL, "\"seq\":" TEXT(SMALL), "\"seq\":" TEXT(LARGE)), ask_tables, ERR_CORRUPT, "journal-seq: entry " TEXT(SMALL) " says that it is " TEXT(LARGE), 0},
 	{OPEN_ALL "DELETE FROM entry WHERE seq = " TEXT(SMALL), ask_tables, ERR_CORRUPT, "journal-seq: entry " TEXT(LARGE) " says that it is " TEXT(LARGE) " and stands at " TEXT(SMALL), 0},
 	{EDIT(RUN, "\"runId\":\"run\"", "\"runId\":\"nur\""), ask_tables, ERR_NOT_FOUND, "run", 0},
+	{EDIT(EVENT, "\"key\":", "\"kex\":"), ask_tables, ERR_CORRUPT, "event.received without a key", 0},
+	{EDIT(DEFINITION, "\"definition\":", "\"definitiox\":"), ask_tables, ERR_CORRUPT, "definition.added without a definition", 0},
 	{"UPDATE content SET digest = zeroblob(32) WHERE id = " VALUE(RUN, 1), ask_tables, ERR_CORRUPT, "do not hash to their digest", 0},
 	{"DELETE FROM content WHERE id = " VALUE(RUN, 1), ask_tables, ERR_CORRUPT, "table run_label", 0},
 };

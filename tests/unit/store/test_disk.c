@@ -1,9 +1,26 @@
 /* store/disk.c: the reserve, the states, what each lets through. That a really full disk behaves so: tests/integration/disk.mjs. */
+#include <errno.h>
 #include <sys/statvfs.h>
 
 #include "tests/unit/store/fixture.h"
 
-enum { RESERVE = 256 << 10 };
+enum { RESERVE = 256 << 10, ODD_RESERVE = (200 << 10) + 1 };
+
+/* A file system that cannot allocate, or has no room: the linker brings the store's calls here (meson.build). */
+static int allocation_error;
+
+#define ALLOCATE(name)                                                        \
+	int __real_##name(int file, int mode, off_t at, off_t size);          \
+	int __wrap_##name(int file, int mode, off_t at, off_t size);          \
+	int __wrap_##name(int file, int mode, off_t at, off_t size)           \
+	{                                                                     \
+		if (allocation_error == 0)                                    \
+			return __real_##name(file, mode, at, size);           \
+		errno = allocation_error;                                     \
+		return -1;                                                    \
+	}
+ALLOCATE(fallocate)
+ALLOCATE(fallocate64)
 
 static void reserve_of(const struct fixture *f, char path[300])
 {
@@ -66,6 +83,72 @@ START_TEST(reserve_is_there)
 	fixture_open(&f);
 	ck_assert_int_eq(stat(path, &status), 0);
 	ck_assert_int_eq(status.st_size, 2 * RESERVE);
+	fixture_end(&f);
+}
+END_TEST
+
+/* Where the file system cannot allocate, zeros take the room as well; where it has none, there is no reserve, not even half of one. */
+START_TEST(reserve_without_allocation)
+{
+	static const int errors[] = {EOPNOTSUPP, ENOSYS, ENOSPC};
+
+	for (size_t i = 0; i < COUNT_OF(errors); i++) {
+		struct fixture f;
+		struct stat status;
+		struct store_disk disk;
+		struct error error;
+		char path[300];
+
+		fixture_init(&f);
+		f.options.reserve_bytes = ODD_RESERVE;
+		allocation_error = errors[i];
+		fixture_open(&f);
+		reserve_of(&f, path);
+		store_disk(f.store, &disk);
+		if (errors[i] == ENOSPC) {
+			ck_assert_int_eq(access(path, F_OK), -1);
+			ck_assert_int_eq(disk.state, STORE_DISK_LOW);
+			ck_assert_int_eq(store_disk_check(f.store, &error), ERR_FULL);
+			ck_assert_ptr_nonnull(strstr(error.message, "and the reserve is gone"));
+		} else {
+			ck_assert_int_eq(stat(path, &status), 0);
+			ck_assert_int_eq(status.st_size, ODD_RESERVE);
+			ck_assert_int_ge(status.st_blocks * 512, ODD_RESERVE);
+			ck_assert_int_eq(disk.state, STORE_DISK_OK);
+		}
+		ck_assert_uint_eq(disk.reserve_bytes, errors[i] == ENOSPC ? 0 : ODD_RESERVE);
+		allocation_error = 0;
+		fixture_end(&f);
+	}
+}
+END_TEST
+
+/* Each state has the name that metrics and the API show. */
+START_TEST(states_have_names)
+{
+	ck_assert_str_eq(store_disk_state_name(STORE_DISK_OK), "ok");
+	ck_assert_str_eq(store_disk_state_name(STORE_DISK_LOW), "low");
+	ck_assert_str_eq(store_disk_state_name(STORE_DISK_FULL), "full");
+}
+END_TEST
+
+/* How long somebody has held up the log is counted from the first copy that was not whole to the last one, and is over with one that is. */
+START_TEST(a_log_that_is_held_up)
+{
+	struct fixture f;
+	struct store_disk disk;
+
+	fixture_start(&f);
+	store_disk(f.store, &disk);
+	ck_assert_int_eq(disk.held_ms, 0);
+	disk_note_copy(f.store, false);
+	atomic_fetch_sub(&f.store->disk.held_since_us, 3000000);
+	disk_note_copy(f.store, false);
+	store_disk(f.store, &disk);
+	ck_assert_int_ge(disk.held_ms, 3000);
+	disk_note_copy(f.store, true);
+	store_disk(f.store, &disk);
+	ck_assert_int_eq(disk.held_ms, 0);
 	fixture_end(&f);
 }
 END_TEST
@@ -149,4 +232,4 @@ START_TEST(long_log_stops_writing)
 }
 END_TEST
 
-TEST_MAIN("store-disk", reserve_is_there, low_refuses_new_work_alone, reserve_is_given_back_first, long_log_stops_writing)
+TEST_MAIN("store-disk", reserve_is_there, reserve_without_allocation, states_have_names, a_log_that_is_held_up, low_refuses_new_work_alone, reserve_is_given_back_first, long_log_stops_writing)

@@ -421,6 +421,117 @@ START_TEST(keys_are_checked)
 }
 END_TEST
 
+/* Looking at the keys finds what a start would: one that is missing, the same one twice, one of another user's; and makes none. */
+START_TEST(keys_are_looked_at)
+{
+	struct fixture f;
+	struct public_key log;
+	struct error error;
+	struct store_options options;
+	char fact[512], path[512], other[512], folder[512];
+
+	start_with_runs(&f, 1);
+	fixture_close(&f);
+	options = f.options;
+	snprintf(fact, sizeof(fact), "%s/keys/fact.pem", f.folder);
+	snprintf(path, sizeof(path), "%s/keys/log.pem", f.folder);
+	snprintf(other, sizeof(other), "%s/keys/kept.pem", f.folder);
+	ck_assert_int_eq(store_check_keys(&options, false, &log, &error), 0);
+	ck_assert_uint_eq(strlen(log.id), KEY_ID_LEN);
+	options.fact_key_file = path;
+	ck_assert_int_eq(store_check_keys(&options, false, &log, &error), ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(error.message, "same key"));
+	options.fact_key_file = NULL;
+	if (geteuid() == 0) {
+		ck_assert_int_eq(chown(fact, 12345, (gid_t)-1), 0);
+		ck_assert_int_eq(store_check_keys(&options, true, &log, &error), ERR_DENIED);
+		ck_assert_ptr_nonnull(strstr(error.message, "belongs to user 12345"));
+		OPEN_FAILS(&f, ERR_DENIED, fact, "must belong to the daemon's user or root");
+		ck_assert_int_eq(chown(fact, 0, (gid_t)-1), 0);
+	}
+	ck_assert_int_eq(rename(path, other), 0);
+	ck_assert_int_eq(store_check_keys(&options, false, &log, &error), ERR_NOT_FOUND);
+	ck_assert_ptr_nonnull(strstr(error.message, path));
+	ck_assert_int_eq(store_check_keys(&options, true, &log, &error), 0);
+	ck_assert_str_eq(log.id, "");
+	ck_assert_int_ne(access(path, F_OK), 0);
+	ck_assert_int_eq(rename(other, path), 0);
+	/* Where there is nothing yet. */
+	snprintf(folder, sizeof(folder), "%s/elsewhere", f.folder);
+	options.data_dir = folder;
+	ck_assert_int_eq(store_check_keys(&options, true, &log, &error), 0);
+	ck_assert_str_eq(log.id, "");
+	ck_assert_int_ne(access(folder, F_OK), 0);
+	fixture_end(&f);
+}
+END_TEST
+
+/* The file beside the journal that keeps its newest checkpoint: one of another log is refused, one that no key of ours signed says nothing. */
+START_TEST(anchors_of_others)
+{
+	struct fixture f, g;
+	struct store_options options;
+	char command[1400];
+
+	start_with_runs(&f, 1);
+	fixture_close(&f);
+	start_with_runs(&g, 1);
+	fixture_close(&g);
+	copy_file(&f, "anchor", "kept");
+	snprintf(command, sizeof(command), "cp '%s/anchor' '%s/anchor'", g.folder, f.folder);
+	ck_assert_int_eq(system(command), 0);
+	OPEN_FAILS(&f, ERR_CORRUPT, "journal-rolled-back", "is of log", "Move that file away");
+	/* It names our log and promises more than there is, signed by nobody. */
+	snprintf(command, sizeof(command), "awk 'NR == 2 { print $1 + 100; next } { print }' '%s/kept' > '%s/anchor'", f.folder, f.folder);
+	ck_assert_int_eq(system(command), 0);
+	fixture_open(&f);
+	fixture_close(&f);
+	/* And a path that is none. */
+	options = f.options;
+	f.options.data_dir = "";
+	OPEN_FAILS(&f, ERR_INVALID, "the data folder's path must have 1 to");
+	f.options = options;
+	fixture_end(&g);
+	fixture_end(&f);
+}
+END_TEST
+
+/* What journal restore leaves for the start that begins another log: it stands in entry 0; text that is no such thing is refused, and no journal begins. */
+START_TEST(what_the_new_log_continues)
+{
+	struct fixture f;
+	struct store_reader *reader;
+	struct store_raw_entry *raw;
+	struct error error;
+	struct entry entry;
+	char path[512];
+	uint64_t next;
+	size_t count;
+	FILE *file;
+
+	fixture_init(&f);
+	snprintf(path, sizeof(path), "%s/" RESTORE_CONTINUES, f.folder);
+	for (unsigned i = 0; i < 3; i++) {
+		static const char *const texts[] = {"[]", "{\"origin\":", "{\"origin\":\"before\",\"size\":7}"};
+
+		ck_assert_ptr_nonnull(file = fopen(path, "w"));
+		fputs(texts[i], file);
+		fclose(file);
+		if (i < 2)
+			OPEN_FAILS(&f, ERR_CORRUPT, path, "is not what journal restore writes");
+	}
+	fixture_open(&f);
+	ck_assert_int_ne(access(path, F_OK), 0);
+	fixture_close(&f);
+	ck_assert_int_eq(store_open_readonly(f.folder, &reader, &error), 0);
+	ck_assert_int_eq(reader_entries(reader, &f.arena, 0, 0, 1, &raw, &count, &next, &error), 0);
+	ck_assert_int_eq(reader_entry(reader, &f.arena, &raw[0], 0, &entry, &error), 0);
+	ck_assert_str_eq(json_get_text(json_get(entry.data, "continues"), "origin"), "before");
+	store_reader_close(reader);
+	fixture_end(&f);
+}
+END_TEST
+
 /* A start that ended while it wrote a key left half a file under another name: the next start makes the key anew. */
 START_TEST(half_a_key_is_made_anew)
 {
@@ -630,5 +741,5 @@ END_TEST
 
 TEST_MAIN("store-open", first_and_second_start, second_open_is_refused, read_only_folder, newer_and_foreign_databases, older_schema_is_migrated,
 	  garbage_is_no_database, journal_is_append_only, cut_tail, cut_tail_and_checkpoint, restored_backup, deleted_journal, unreadable_anchor,
-	  changed_entries, tail_is_bounded, keys_are_checked, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon,
+	  changed_entries, tail_is_bounded, keys_are_checked, keys_are_looked_at, anchors_of_others, what_the_new_log_continues, half_a_key_is_made_anew, origin_is_checked, numbers_out_of_range, new_fact_key_is_recorded, read_without_a_daemon,
 	  lost_write_ahead_log, moved_file_takes_nothing)

@@ -468,6 +468,123 @@ START_TEST(definitions_documents_configurations)
 }
 END_TEST
 
+/* --- which version is the newest ------------------------------------------------------------------------------------- */
+
+/* By section 11 of Semantic Versioning 2.0.0, its own example among them: each stands above all before it. */
+static const char *const ascending[] = {"0.9.10", "1.0.0-1", "1.0.0-2", "1.0.0-11", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.1.0", "1.0.0-alpha.beta", "1.0.0-alphabet",
+					"1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1+build.5", "1.0.0", "1.0.9+build.1", "1.0.10", "1.2.0", "1.10.0", "2.0.0-a", "10.0.0"};
+
+static void read_newest(struct store_reader *reader, struct fixture *f, void *arg)
+{
+	struct store_definition definition;
+
+	(void)arg;
+	for (size_t i = 0; i < COUNT_OF(ascending); i++)
+		for (unsigned way = 0; way < 2; way++) {
+			ck_assert_int_eq(reader_definition(reader, &f->arena, "tests", arena_printf(&f->arena, "%s-%zu", way ? "up" : "down", i), NULL, &definition, &f->error), 0);
+			ck_assert_str_eq(definition.version, ascending[i]);
+		}
+}
+
+/* Whatever has been registered, in whichever order, the newest is the one of the highest precedence. */
+START_TEST(newest_is_by_precedence)
+{
+	struct fixture f;
+	size_t count = 0;
+	struct entry *entries = memory_zero(COUNT_OF(ascending) * (COUNT_OF(ascending) + 1) * sizeof(*entries));
+
+	fixture_start(&f);
+	for (size_t i = 0; i < COUNT_OF(ascending); i++)
+		for (size_t n = 0; n < 2 * (i + 1); n++) {
+			bool up = n <= i;
+			struct entry *entry = &entries[count++];
+
+			*entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(&f.arena), .time_ms = fixture_wall_ms()};
+			json_set_text(&f.arena, entry->data, "namespace", "tests");
+			json_set_text(&f.arena, entry->data, "name", arena_printf(&f.arena, "%s-%zu", up ? "up" : "down", i));
+			json_set_text(&f.arena, entry->data, "version", ascending[up ? n : 2 * i + 1 - n]);
+			entry_add_value(&f.arena, entry, "definition", bytes_text(arena_printf(&f.arena, "{\"n\":%zu}", count)));
+		}
+	append_ok(&f, entries, count);
+	free(entries);
+	read_and_wait(&f, read_newest, NULL);
+	fixture_end(&f);
+}
+END_TEST
+
+/* --- kin, and what is not there --------------------------------------------------------------------------------------- */
+
+static void read_kin(struct store_reader *reader, struct fixture *f, void *arg)
+{
+	struct store_run_filter children = {.parent = "mother"}, forks = {.forked_from = "mother"};
+	struct store_run *runs;
+	struct store_definition *definitions;
+	struct store_raw_entry *raw;
+	struct store_log_line *lines;
+	struct digest hash;
+	uint64_t number, next;
+	size_t count;
+
+	(void)arg;
+	ck_assert_int_eq(reader_runs(reader, &f->arena, &children, &runs, &count, &f->error), 0);
+	ck_assert_uint_eq(count, 1);
+	ck_assert_str_eq(runs[0].id, "child");
+	ck_assert_str_eq(runs[0].parent, "mother");
+	ck_assert_str_eq(runs[0].parent_step, "/do/0/a@1");
+	ck_assert(runs[0].is_awaited);
+	ck_assert_ptr_null(runs[0].forked_from);
+	ck_assert_int_eq(reader_runs(reader, &f->arena, &forks, &runs, &count, &f->error), 0);
+	ck_assert_uint_eq(count, 1);
+	ck_assert_str_eq(runs[0].id, "fork");
+	ck_assert_str_eq(runs[0].forked_from, "mother");
+	ck_assert_ptr_null(runs[0].parent);
+	/* Without a number of rows, and with more than a page has. */
+	for (size_t limit = 0; limit <= STORE_PAGE_MAX + 1; limit += STORE_PAGE_MAX + 1) {
+		ck_assert_int_eq(reader_entries(reader, &f->arena, 0, 0, limit, &raw, &count, &next, &f->error), 0);
+		ck_assert_uint_eq(count, 6);
+		ck_assert_int_eq(reader_log_lines(reader, &f->arena, 0, limit, &lines, &count, &next, &f->error), 0);
+		ck_assert_uint_eq(count, 6);
+		ck_assert_int_eq(reader_definitions(reader, &f->arena, 0, limit, &definitions, &count, &f->error), 0);
+		ck_assert_uint_eq(count, 0);
+	}
+	ck_assert_int_eq(reader_content_size(reader, CONTENT_ID(3, 0), &number, &f->error), 0);
+	ck_assert_uint_eq(number, strlen("{\"of\":\"mother\"}"));
+	ck_assert_int_eq(reader_content_size(reader, CONTENT_ID(1, 0), &number, &f->error), ERR_NOT_FOUND);
+	ck_assert_uint_eq(number, 0);
+	ck_assert_int_eq(reader_leaf(reader, 0, 5, &hash, &f->error), 0);
+	ck_assert_int_eq(reader_leaf(reader, 0, 6, &hash, &f->error), ERR_NOT_FOUND);
+	ck_assert_int_eq(reader_leaf(reader, LOG_TREE_LEVELS_MAX, 0, &hash, &f->error), ERR_NOT_FOUND);
+	ck_assert_int_eq(reader_leaf(reader, 8, INT64_MAX, &hash, &f->error), ERR_NOT_FOUND);
+	ck_assert_int_eq(reader_pruned_end(reader, 4, &next, &f->error), 0);
+	ck_assert_uint_eq(next, 4);
+	ck_assert_int_eq(reader_pruned_end(reader, UINT64_MAX, &next, &f->error), 0);
+	ck_assert_uint_eq(next, UINT64_MAX);
+}
+
+/* Children and forks are found by the run that they come from; what there is not is not found, wherever one looks. */
+START_TEST(kin_and_what_is_not_there)
+{
+	static const char *const kin[][2] = {{"child", "parent"}, {"fork", "forkedFrom"}};
+	struct fixture f;
+	struct entry entries[3];
+
+	fixture_start(&f);
+	make_created(&f.arena, &entries[0], "mother", "one", NULL);
+	for (size_t i = 0; i < COUNT_OF(kin); i++) {
+		struct json *from = json_object(&f.arena);
+
+		make_created(&f.arena, &entries[i + 1], kin[i][0], "one", NULL);
+		json_set_text(&f.arena, from, "run", "mother");
+		json_set_text(&f.arena, from, "step", "/do/0/a@1");
+		json_set_boolean(&f.arena, from, "awaited", true);
+		json_set(&f.arena, entries[i + 1].data, kin[i][1], from);
+	}
+	append_ok(&f, entries, 3);
+	read_and_wait(&f, read_kin, NULL);
+	fixture_end(&f);
+}
+END_TEST
+
 static void read_nothing(struct store_reader *reader, struct store_read *read)
 {
 	uint64_t size;
@@ -508,4 +625,4 @@ START_TEST(reads_have_a_limit)
 END_TEST
 
 TEST_MAIN("store-read", values_of_every_size, large_values_are_stored_once, orphan_chunks_are_removed_at_start, pages_and_filters,
-	  entries_in_pages, definitions_documents_configurations, reads_have_a_limit)
+	  entries_in_pages, definitions_documents_configurations, newest_is_by_precedence, kin_and_what_is_not_there, reads_have_a_limit)

@@ -787,6 +787,207 @@ START_TEST(what_others_delete_is_still_damage)
 }
 END_TEST
 
+static void add_document(struct fixture *f, const char *document)
+{
+	struct entry entry = {.kind = ENTRY_DOCUMENT_ADDED, .data = json_object(&f->arena)};
+
+	json_set_text(&f->arena, entry.data, "mediaType", "text/plain");
+	entry_add_value(&f->arena, &entry, "document", bytes_text(document));
+	append_at(f, &entry, 1);
+}
+
+static void advance_sink(struct fixture *f, const char *sink, uint64_t position)
+{
+	struct entry entry = {.kind = ENTRY_SINK_ADVANCED, .data = json_object(&f->arena)};
+
+	json_set_text(&f->arena, entry.data, "sink", sink);
+	json_set_number(&f->arena, entry.data, "position", (double)position);
+	append_at(f, &entry, 1);
+}
+
+static void read_after_pruning(struct store_reader *reader, struct fixture *f, void *arg)
+{
+	struct digest digest = digest_of(BYTES_OF("a document"));
+	struct store_document document;
+	struct store_log_line *lines;
+	uint64_t position, next, *kept = arg;
+	struct bytes bytes;
+	struct buffer text;
+	size_t count;
+
+	ck_assert_int_eq(reader_document(reader, &f->arena, &digest, &document, &f->error), 0);
+	ck_assert_uint_eq(document.seq, kept[0]);
+	ck_assert_int_eq(reader_content(reader, &f->arena, 0, &digest, NULL, &bytes, &f->error), 0);
+	ck_assert(bytes_equal_text(bytes, "a document"));
+	ck_assert_int_eq(reader_sink(reader, "one", &position, &f->error), 0);
+	ck_assert_uint_eq(position, 8);
+	/* Whoever reads on finds the next entry that is there, and the end where there is none. */
+	ck_assert_int_eq(reader_pruned_end(reader, kept[0], &next, &f->error), 0);
+	ck_assert_uint_eq(next, kept[0]);
+	ck_assert_int_eq(reader_pruned_end(reader, kept[0] + 1, &next, &f->error), 0);
+	ck_assert_uint_eq(next, kept[1]);
+	ck_assert_int_eq(reader_pruned_end(reader, kept[1] + 1, &next, &f->error), 0);
+	ck_assert_uint_eq(next, 2 * STORE_TILE);
+	/* A line of the log says of a tile without leaves how many entries it stands for, and under which root. */
+	ck_assert_int_eq(reader_log_lines(reader, &f->arena, STORE_TILE, 1, &lines, &count, &next, &f->error), 0);
+	ck_assert_uint_eq(count, 1);
+	ck_assert_uint_eq(next, 2 * STORE_TILE);
+	buffer_init(&text, 1024);
+	store_log_line_print(&lines[0], &text);
+	ck_assert_int_eq(strncmp(buffer_text(&text), "pruned 256 256 ", 15), 0);
+	ck_assert_uint_eq(text.len, 15 + 44); /* base64 of 32 bytes */
+	buffer_close(&text);
+	ck_assert_int_eq(reader_log_lines(reader, &f->arena, 0, 1, &lines, &count, &next, &f->error), 0);
+	buffer_init(&text, 1024);
+	store_log_line_print(&lines[0], &text);
+	ck_assert_int_eq(strncmp(buffer_text(&text), "{\"data\":{", 9), 0);
+	buffer_close(&text);
+}
+
+/* Of a document that was added twice the first entry stays, of a sink the one that says how far it is: the table rests on them. What was said again goes, with its
+ * values. */
+START_TEST(what_a_table_rests_on_stays)
+{
+	struct fixture f;
+	uint64_t kept[2];
+
+	start(&f);
+	kept[0] = f.store->writer.tree.size;
+	add_document(&f, "a document");
+	add_document(&f, "a document");
+	advance_sink(&f, "one", 7);
+	kept[1] = f.store->writer.tree.size;
+	advance_sink(&f, "one", 8);
+	fill_tile(&f);
+	fill(&f, STORE_TILE + 3);
+	clock_ms += ENTRIES_MS;
+	ck_assert_uint_eq(pass(&f).pruned_entries, 2 * STORE_TILE - 5);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM entry WHERE seq < 256"), 5);
+	ck_assert_int_eq(ask(&f, text(&f, "SELECT count(*) FROM content WHERE id > %llu << 8 AND id <= (%llu + 1) << 8", (unsigned long long)kept[0] + 1, (unsigned long long)kept[0] + 1)), 0);
+	read_and_wait(&f, read_after_pruning, kept);
+	check_tables_equal(&f);
+	ck_assert_uint_eq(verify_all(&f, NULL), 0);
+	fixture_reopen(&f);
+	read_and_wait(&f, read_after_pruning, kept);
+	fixture_end(&f);
+}
+END_TEST
+
+/* What retention left in the place of entries is looked at as well: a leaf of a tile that kept its leaves, a kept entry, a root that is none. */
+START_TEST(what_stands_for_pruned_entries_is_checked)
+{
+	static const struct {
+		const char *change, *words;
+	} cases[] = {
+		{"DELETE FROM journal WHERE seq = 9", "journal-seq: leaf 9 is missing"},
+		{"DELETE FROM journal_prune WHERE tile = 0", "journal-seq: entry 4 is missing, and no retention took it"},
+		{"DELETE FROM entry WHERE seq = 3", "table document"},
+		{"UPDATE journal_prune SET root = zeroblob(32) WHERE tile = 1", "table journal_node"},
+		{"UPDATE sink SET position = 9", "table sink"},
+	};
+	struct fixture f;
+	char command[1400];
+
+	start(&f);
+	add_document(&f, "a document");
+	fill_tile(&f);
+	fill(&f, STORE_TILE + 3);
+	clock_ms += ENTRIES_MS;
+	advance_sink(&f, "one", 8);
+	pass(&f);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM journal_prune"), 2);
+	fixture_close(&f);
+	check_tables_equal(&f);
+	snprintf(command, sizeof(command), "cp '%s/journal.db' '%s/kept.db'", f.folder, f.folder);
+	ck_assert_int_eq(system(command), 0);
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct error error;
+
+		ck_assert_int_eq(plain_exec(&f, text(&f, "INSERT INTO pruning VALUES(1); %s; DELETE FROM pruning", cases[i].change)), SQLITE_OK);
+		ck_assert_int_eq(store_check_tables(f.folder, &error), ERR_CORRUPT);
+		ck_assert_msg(strstr(error.message, cases[i].words) != NULL, "case %zu: %s", i, error.message);
+		snprintf(command, sizeof(command), "rm -f '%s/journal.db-wal' '%s/journal.db-shm'; cp '%s/kept.db' '%s/journal.db'", f.folder, f.folder, f.folder, f.folder);
+		ck_assert_int_eq(system(command), 0);
+	}
+	check_tables_equal(&f);
+	fixture_end(&f);
+}
+END_TEST
+
+/* A tile in which an entry cannot be read stays as it is, and those behind it go. */
+START_TEST(a_damaged_tile_stays)
+{
+	static const char *const changes[] = {
+		"UPDATE entry SET bytes = x'7b' WHERE seq = 9",
+		"UPDATE entry SET bytes = (SELECT bytes FROM entry WHERE seq = 8) WHERE seq = 9",
+		"DELETE FROM entry WHERE seq = 9",
+		"DELETE FROM entry WHERE seq = 255",
+	};
+	for (size_t i = 0; i < COUNT_OF(changes); i++) {
+		struct store_purge purge = {.kind = STORE_PURGE_DUE};
+		struct fixture f;
+
+		start(&f);
+		fill_tile(&f);
+		fill(&f, STORE_TILE + 3);
+		fixture_close(&f);
+		ck_assert_int_eq(plain_exec(&f, text(&f, "DROP TRIGGER entry_update; DROP TRIGGER entry_delete; %s", changes[i])), SQLITE_OK);
+		fixture_open(&f);
+		clock_ms += ENTRIES_MS;
+		ck_assert_msg(purge_and_wait(&f, &purge) == 0, "%s", purge.error.message);
+		ck_assert_int_eq(ask(&f, "SELECT count(*) FROM journal_prune WHERE tile = 0"), 0);
+		ck_assert_int_eq(ask(&f, "SELECT count(*) FROM journal_prune WHERE tile = 1"), 1);
+		ck_assert_int_ge(ask(&f, "SELECT count(*) FROM entry WHERE seq < 256"), STORE_TILE - 1);
+		fixture_end(&f);
+	}
+}
+END_TEST
+
+/* A fact whose statement is damaged does not say what it rests on: of its run nothing is cleared away. */
+START_TEST(nothing_is_cleared_that_a_damaged_fact_may_need)
+{
+	struct store_purge purge = {.kind = STORE_PURGE_DUE};
+	struct fixture f;
+
+	start(&f);
+	create(&f, "with-fact", NULL);
+	append_fact(&f, "with-fact", "\"the request\"");
+	end(&f, "with-fact");
+	fixture_close(&f);
+	ck_assert_int_eq(plain_exec(&f, "UPDATE content SET bytes = CAST('x' || substr(bytes, 2) AS BLOB) WHERE id = (SELECT (seq << 8) + 1 FROM fact)"), SQLITE_OK);
+	fixture_open(&f);
+	clock_ms += RUNS_MS;
+	ck_assert_int_eq(purge_and_wait(&f, &purge), ERR_CORRUPT);
+	ck_assert_ptr_nonnull(strstr(purge.error.message, "do not hash to their digest"));
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM content WHERE CAST(bytes AS TEXT) = '\"the request\"'"), 1);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM content WHERE CAST(bytes AS TEXT) LIKE '%answer of%'"), 1);
+	fixture_end(&f);
+}
+END_TEST
+
+/* A value that stands in more rows than one request erases is refused, with what to do, and all of it stays. */
+START_TEST(too_many_rows_hold_a_value)
+{
+	struct store_purge purge = {.kind = STORE_PURGE_CONTENT, .content = digest_of(BYTES_OF("\"everywhere\""))};
+	struct fixture f;
+
+	start(&f);
+	create(&f, "run", NULL);
+	work(&f, "run", ENTRY_TASK_COMPLETED, BYTES_OF("\"everywhere\""));
+	end(&f, "run");
+	fixture_close(&f);
+	ck_assert_int_eq(plain_exec(&f, "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 65536) "
+					"INSERT INTO content SELECT ((1000 + n) << 8) + 1, digest, size, encoding, bytes FROM c, content WHERE CAST(bytes AS TEXT) = '\"everywhere\"'"),
+			 SQLITE_OK);
+	fixture_open(&f);
+	ck_assert_int_eq(purge_and_wait(&f, &purge), ERR_TOO_LARGE);
+	ck_assert_ptr_nonnull(strstr(purge.error.message, "STORE_ERASE_MATCHES_MAX"));
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM content WHERE CAST(bytes AS TEXT) = '\"everywhere\"'"), 65537);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM erasure"), 0);
+	fixture_end(&f);
+}
+END_TEST
+
 /* All of the last day, one an hour for a year, one a day after; and each that is left can be compared. */
 START_TEST(checkpoints_thin_out)
 {
@@ -1359,6 +1560,7 @@ END_TEST
 TEST_MAIN("store-retention", a_run_leaves_when_its_time_is_over, more_runs_than_a_chunk_holds, a_long_run_and_values_that_runs_share,
 	  a_child_stays_while_its_parent_is_open, a_child_of_an_open_run_is_not_purged, a_clock_that_was_ahead_keeps_nothing,
 	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays, a_pruned_copy_is_restored,
-	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere, an_erased_value_goes_with_its_run, a_broken_store_answers,
+	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, what_a_table_rests_on_stays, what_stands_for_pruned_entries_is_checked, a_damaged_tile_stays,
+	  nothing_is_cleared_that_a_damaged_fact_may_need, too_many_rows_hold_a_value, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere, an_erased_value_goes_with_its_run, a_broken_store_answers,
 	  erased_bytes_are_overwritten, a_definition_is_not_erased, requests_are_limited_and_answered, the_file_gets_smaller, passes_come_by_themselves,
 	  a_pass_that_was_killed_goes_on, nothing_within_its_time_is_ever_taken)
