@@ -113,16 +113,38 @@ void token_spool_close(struct token_spool *spool)
 		drop(spool, spooled_at(spool->attempts.next));
 }
 
+/* It goes on: what comes next has its own offset, which shows the gap. */
+static void forget_text(struct token_spool *spool, struct spooled *spooled)
+{
+	struct channel *channels[] = {&spooled->text, &spooled->reasoning};
+
+	spool->bytes -= bytes_of(spooled);
+	for (size_t i = 0; i < COUNT_OF(channels); i++) {
+		channels[i]->gone += channels[i]->text.len;
+		buffer_close(&channels[i]->text);
+		buffer_init(&channels[i]->text, 2 * TOKEN_ATTEMPT_MAX);
+	}
+}
+
+static bool has_room(const struct token_spool *spool)
+{
+	return spool->bytes <= TOKEN_SPOOL_MAX && spool->attempt_count <= TOKEN_ATTEMPTS_MAX;
+}
+
 /* Never the one that is written to. */
 static void make_room(struct token_spool *spool, const struct spooled *kept)
 {
 	for (int also_open = 0; also_open < 2; also_open++) {
 		struct list *link = spool->attempts.next;
-		while (link != &spool->attempts && (spool->bytes > TOKEN_SPOOL_MAX || spool->attempt_count > TOKEN_ATTEMPTS_MAX)) {
+		while (link != &spool->attempts && !has_room(spool)) {
 			struct spooled *spooled = spooled_at(link);
 			link = link->next;
-			if (spooled != kept && (spooled->ended || also_open))
+			if (spooled == kept || (!spooled->ended && !also_open))
+				continue;
+			if (spooled->ended || spool->attempt_count > TOKEN_ATTEMPTS_MAX)
 				drop(spool, spooled);
+			else
+				forget_text(spool, spooled);
 		}
 	}
 }
@@ -362,7 +384,7 @@ void token_spool_end(struct token_spool *spool, struct activity *activity)
 {
 	struct spooled *spooled = activity->spooled;
 
-	if (!spooled) /* it never wrote a word, or that had to go */
+	if (!spooled) /* it never wrote a word, or there were too many */
 		return;
 	activity->spooled = NULL;
 	spooled->activity = NULL;

@@ -9,7 +9,7 @@
 
 enum {
 	TOKEN_ATTEMPT_MAX = 1 << 20, /* bytes of one attempt's text, and of its reasoning; beyond it the front goes */
-	TOKEN_SPOOL_MAX = 16 << 20, /* bytes of all; beyond it attempts that have ended go, the oldest first, then the others */
+	TOKEN_SPOOL_MAX = 16 << 20, /* bytes of all; beyond it attempts that have ended go, the oldest first, then what the others have so far */
 	TOKEN_ATTEMPTS_MAX = 20 * 1000, /* attempts known at once, for those without a text take room as well */
 };
 

@@ -168,7 +168,7 @@ START_TEST(long_texts_lose_their_front)
 }
 END_TEST
 
-/* Past TOKEN_SPOOL_MAX those that have ended go first, the oldest before the others; then those under way, but never the one that writes. */
+/* Past TOKEN_SPOOL_MAX those that have ended go first, the oldest before the others; then what those under way have, but never of the one that writes. */
 START_TEST(room_for_all)
 {
 	enum { COUNT = TOKEN_SPOOL_MAX / TOKEN_ATTEMPT_MAX };
@@ -197,12 +197,18 @@ START_TEST(room_for_all)
 	token_spool_end(&spool, &activities[1]);
 	token_spool_add(&spool, &activities[2], bytes_text("hm"), true);
 	ck_assert_uint_le(spool.bytes, TOKEN_SPOOL_MAX);
-	/* One that had to go while it was written to begins anew. */
+	/* One that lost its text while it is written to goes on at its own offset: nobody takes the rest for all of it. */
 	for (size_t i = 0; i < COUNT + 2; i++)
 		add_many(&activities[i], 'n', TOKEN_ATTEMPT_MAX);
-	ck_assert_uint_eq(json_count(attempts_of("r0", NULL)), 0);
+	ck_assert_str_eq(json_get_text(json_at(attempts_of("r0", NULL), 0), "text"), "");
+	token_spool_stream(&spool, NULL, "r0", NULL, false);
 	add(&activities[0], "again");
 	ck_assert_str_eq(json_get_text(json_at(attempts_of("r0", NULL), 0), "text"), "again");
+	ck_assert_double_eq(json_get_number(json_at(attempts_of("r0", NULL), 0), "offset", 0), 2 * TOKEN_ATTEMPT_MAX + 1);
+	take();
+	ck_assert_uint_eq(count_events("attempt"), 1);
+	ck_assert_msg(strstr(buffer_text(&taken), "\"offset\":2097153,") != NULL, "%s", buffer_text(&taken));
+	go_away();
 	end();
 }
 END_TEST
