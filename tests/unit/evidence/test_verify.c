@@ -627,6 +627,83 @@ START_TEST(test_gate_and_time)
 }
 END_TEST
 
+/* An envelope, a key ring or a proof that is none is malformed, and so is a payload that is no statement: the signature alone makes no fact. */
+START_TEST(test_malformed)
+{
+	static const char *const changes[][2] = {
+		{"_type", "\"https://example.com/other\""}, {"predicateType", "\"https://example.com/other\""}, {"subject", "[]"}, {"predicate", "{}"},
+	};
+	struct fixture *fixture = build();
+	struct arena *arena = &vectors_arena;
+	struct secret_key key;
+	struct envelope_signature signature;
+	struct digest pae;
+	struct buffer text;
+
+	for (size_t i = 0; i < COUNT_OF(changes); i++) {
+		struct json *statement = json_copy(arena, vectors_parse(load_fact("statement.json")));
+
+		json_set(arena, statement, changes[i][0], vectors_parse(bytes_text(changes[i][1])));
+		resign(fixture, statement, &text);
+		ck_assert_msg(verify(fixture) == VERIFY_INVALID, "case %zu", i);
+		ck_assert(has_line(&fixture->report, VERIFY_PASS, "signature", NULL));
+		buffer_close(&text);
+	}
+	/* The example's own statement, signed as what it is not, and one that is signed in another form than the canonical one. */
+	ck_assert(secret_key_parse_pem(&key, load_fact("keys/fact.TEST-ONLY.secret.pem"), NULL) == 0);
+	buffer_init(&text, 1 << 20);
+	envelope_sign(&key, "application/json", load_fact("statement.json"), &signature, &pae);
+	envelope_print("application/json", load_fact("statement.json"), &signature, 1, &text);
+	fixture->input.envelope = buffer_bytes(&text);
+	ck_assert(verify(fixture) == VERIFY_INVALID);
+	ck_assert(has_line(&fixture->report, VERIFY_FAIL, "type", "payload-type"));
+	buffer_clear(&text);
+	struct bytes spaced = bytes_text(arena_printf(arena, " %.*s", (int)load_fact("statement.json").len, (const char *)load_fact("statement.json").data));
+	envelope_sign(&key, ENVELOPE_TYPE_STATEMENT, spaced, &signature, &pae);
+	envelope_print(ENVELOPE_TYPE_STATEMENT, spaced, &signature, 1, &text);
+	fixture->input.envelope = buffer_bytes(&text);
+	ck_assert(verify(fixture) == VERIFY_VALID);
+	ck_assert(has_line(&fixture->report, VERIFY_NOTE, "json", "not-canonical"));
+	buffer_clear(&text);
+	envelope_sign(&key, ENVELOPE_TYPE_STATEMENT, BYTES_OF("no JSON"), &signature, &pae);
+	envelope_print(ENVELOPE_TYPE_STATEMENT, BYTES_OF("no JSON"), &signature, 1, &text);
+	fixture->input.envelope = buffer_bytes(&text);
+	ck_assert(verify(fixture) != VERIFY_VALID);
+	buffer_close(&text);
+	fixture->input.envelope = BYTES_OF("{}");
+	ck_assert(verify(fixture) != VERIFY_VALID);
+	ck_assert(!has_line(&fixture->report, VERIFY_PASS, "signature", NULL));
+
+	fixture = build();
+	fixture->input.keyring = BYTES_OF("{\"payload\":1,\"payloadType\":\"x\",\"signatures\":[]}");
+	ck_assert(verify(fixture) != VERIFY_VALID);
+	fixture->input.keyring = BYTES_OF("[");
+	ck_assert(verify(fixture) != VERIFY_VALID);
+	change_ring(fixture, "", "keys", "{}");
+	ck_assert(verify(fixture) != VERIFY_VALID);
+	ck_assert(has_line(&fixture->report, VERIFY_FAIL, "keyring", "keyring-shape"));
+}
+END_TEST
+
+/* A consistency that cannot be read proves nothing, and neither does one between checkpoints that are none. */
+START_TEST(test_malformed_consistency)
+{
+	struct note_key log_key = load_vkey("keys/log.vkey");
+	struct bytes note = load_fact("checkpoint.20");
+	const struct bytes cases[][3] = {{note, note, BYTES_OF("nonsense")}, {BYTES_OF("x"), note, BYTES_OF("")}, {note, BYTES_OF("x"), BYTES_OF("")}};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct verify_report report;
+
+		verify_report_init(&report);
+		verify_consistency(cases[i][0], cases[i][1], cases[i][2], &log_key, &report);
+		ck_assert_int_ne(verify_report_exit(&report), 0);
+		ck_assert(!has_line(&report, VERIFY_PASS, "consistency", NULL));
+		verify_report_close(&report);
+	}
+}
+END_TEST
+
 /* ---- Journals ---- */
 
 /* Verify the example's journal with `entries` in place of its own. */
@@ -940,6 +1017,8 @@ int main(void)
 	tcase_add_test(tcase, test_keyring_signature);
 	tcase_add_test(tcase, test_configuration_record);
 	tcase_add_test(tcase, test_gate_and_time);
+	tcase_add_test(tcase, test_malformed);
+	tcase_add_test(tcase, test_malformed_consistency);
 	tcase_add_test(tcase, test_truncated);
 	tcase_add_test(tcase, test_changed);
 	tcase_add_test(tcase, test_bad_checkpoint);

@@ -36,6 +36,20 @@ START_TEST(answers_are_kept)
 	arena_init(&arena);
 	for (size_t i = 0; i < COUNT_OF(cases); i++)
 		ck_assert_str_eq(kept_of(&arena, bytes_text(cases[i].answer)), cases[i].kept);
+	ck_assert_str_eq(kept_of(&arena, (struct bytes){(const uint8_t *)"Fa\0b", 4}), "\"a?b\"");
+	/* A long reason is cut, and not within a character. */
+	char *reason = arena_alloc(&arena, 600);
+	for (size_t i = 0; i < 599; i++)
+		reason[i] = i == 0 ? 'F' : i % 2 == 0 ? '\xa9' : '\xc3';
+	reason[599] = '\0';
+	ck_assert_uint_eq(strlen(kept_of(&arena, bytes_text(reason))), 402);
+	reason[1] = 'x';
+	for (size_t i = 2; i < 598; i++)
+		reason[i] = i % 2 == 0 ? '\xc3' : '\xa9';
+	reason[598] = '\0';
+	const char *kept = kept_of(&arena, bytes_text(reason));
+	ck_assert_uint_eq(strlen(kept), 401);
+	ck_assert_ptr_null(strchr(kept, '?'));
 	ck_assert_ptr_nonnull(strstr(kept_of(&arena, bytes_text("V[")), "cannot be kept"));
 	ck_assert_ptr_nonnull(strstr(kept_of(&arena, bytes_text("V[\"\\u0000\"]")), "cannot be kept"));
 	arena_close(&arena);
@@ -189,6 +203,14 @@ START_TEST(problems_have_places_and_hints)
 		{"if .a then 1 end", "syntax error, unexpected end", "`if` without `else` needs jq 1.7"},
 		{".a | .b.[0]", "syntax error, unexpected '['", "write `.a[0]`"},
 		{".a | nope", "nope/0 is not defined", NULL},
+		{".a | nope", "it is not defined", NULL},
+		{"if .a then 1 else 2", "syntax error, unexpected end", NULL},
+		{".elsewhere | if . then 1 end", "syntax error, unexpected end", "`if` without `else` needs jq 1.7"},
+		{".gif + .if_ + .9if", "syntax error, unexpected field", NULL},
+		{".[0] + .a.[1]", "syntax error, unexpected [", "write `.a[0]`"},
+		{".a[0].[1]", "syntax error, unexpected [", "write `.a[0]`"},
+		{".[0] +", "syntax error, unexpected end", NULL},
+		{".a | @nope", "nope is not a valid format", NULL},
 		{".a + ${b}", "syntax error", "must be the whole text"},
 		{".a | @base32d", "base32d is not a valid format", "jq 1.7"},
 	};
@@ -209,7 +231,8 @@ START_TEST(problems_have_places_and_hints)
 		ck_assert_uint_eq(problem->column, 22);
 		ck_assert_ptr_nonnull(strstr(problem->message, cases[i].message));
 		ck_assert_msg(cases[i].hint ? problem->hint && strstr(problem->hint, cases[i].hint) : !problem->hint, "%s: %s", cases[i].expression, problem->hint ? problem->hint : "-");
-		static const char *const bad[] = {"P{}", "Px", "", "P[{\"index\":1,\"line\":1,\"message\":\"\"}]", "P[{\"index\":0,\"line\":-1,\"message\":\"\"}]", "V[1]"};
+		static const char *const bad[] = {"P{}", "Px", "", "P[{\"index\":1,\"line\":1,\"message\":\"\"}]", "P[{\"index\":0,\"line\":-1,\"message\":\"\"}]", "V[1]",
+			"P[{\"index\":-1,\"line\":1,\"message\":\"\"}]", "P[{\"index\":0,\"line\":1e9,\"message\":\"\"}]", "P[{\"index\":0,\"line\":1}]"};
 		for (size_t k = 0; k < COUNT_OF(bad); k++)
 			ck_assert_int_eq(evaluation_add_problems(definition, batch, 1, bytes_text(bad[k]), &problems, &error), ERR_CORRUPT);
 		definition_free(definition);
@@ -219,5 +242,31 @@ START_TEST(problems_have_places_and_hints)
 }
 END_TEST
 
+/* A long expression is shown up to a limit, whole characters alone, and one of several lines with the line. */
+START_TEST(problems_show_a_part)
+{
+	struct problems problems;
+	struct arena arena;
+	struct error error;
+	const size_t batch[] = {0};
+
+	arena_init(&arena);
+	char *text = arena_zero(&arena, 200);
+	for (size_t i = 0; i < 150; i++)
+		text[i] = i == 0 ? '.' : i == 1 ? '+' : i == 2 ? '"' : i == 149 ? '"' : i % 2 == 1 ? '\xc3' : '\xa9';
+	struct definition *definition = load(arena_printf(&arena, "'${ %s }'", text), &problems);
+	ck_assert_int_eq(evaluation_add_problems(definition, batch, 1, BYTES_OF("P[{\"index\":0,\"line\":3,\"message\":\"no\"}]"), &problems, &error), 0);
+	ck_assert_uint_eq(problems.errors, 1);
+	const char *message = problems.items[problems.count - 1].message;
+	size_t bad;
+	ck_assert_msg(utf8_valid(bytes_text(message), &bad), "%s", message);
+	ck_assert_msg(strstr(message, "', its line 3: no") != NULL, "%s", message);
+	ck_assert_uint_lt(strlen(message), 120);
+	definition_free(definition);
+	problems_close(&problems);
+	arena_close(&arena);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("language-evaluation", answers_are_kept, results_have_limits, requests_are_made, frames_come_in_pieces, batches_hold_all, problems_have_places_and_hints)
+SUITE_MAIN("language-evaluation", answers_are_kept, results_have_limits, requests_are_made, frames_come_in_pieces, batches_hold_all, problems_have_places_and_hints, problems_show_a_part)

@@ -33,6 +33,17 @@ START_TEST(an_operation_is_cut_down)
 		 KEPT("post", "/a", "https://eu.example/v1", PARAMETER("query", "true", "q", "false") "," PARAMETER("query", "false", "r", "false") "," PARAMETER("body", "false", "body", "true"))},
 		{OPENAPI("\"servers\":[{\"url\":\"/v3\"}],", "\"/a\":{\"get\":{\"operationId\":\"o\"}}"), KEPT("get", "/a", "https://docs.example:1/v3", "")},
 		{OPENAPI("\"servers\":[{\"url\":\"v3\"}],", "\"/a\":{\"get\":{\"operationId\":\"o\"}}"), KEPT("get", "/a", "https://docs.example:1/sub/v3", "")},
+		/* no host: that of the description; schemes that are none are passed over; a base of "/" adds nothing */
+		{"{\"swagger\":\"2.0\",\"basePath\":\"/\",\"schemes\":[7,\"ws\",\"https\",\"http\"],\"paths\":{\"/a\":{\"get\":{\"operationId\":\"o\"}}}}", KEPT("get", "/a", "https://docs.example:1", "")},
+		{"{\"swagger\":\"2.0\",\"schemes\":\"http\",\"paths\":{\"/a\":{\"get\":{\"operationId\":\"o\"}}}}", KEPT("get", "/a", "https://docs.example:1", "")},
+		{SWAGGER("", "\"/a\":{\"get\":{\"operationId\":\"o\",\"parameters\":[{\"name\":\"s\",\"in\":\"query\",\"collectionFormat\":\"csv\"}]}}"),
+		 KEPT("get", "/a", "https://api.example", PARAMETER("query", "false", "s", "false"))},
+		/* other operations stand around it, some without an id */
+		{OPENAPI("", "\"/b\":{\"get\":{\"operationId\":\"p\"},\"post\":{}},\"/a\":{\"summary\":\"x\",\"delete\":{\"operationId\":\"o\"}}"), KEPT("delete", "/a", "https://docs.example:1/", "")},
+		/* a body that need not be sent and is no JSON is left out; one that may be anything is sent as JSON */
+		{OPENAPI("", "\"/a\":{\"post\":{\"operationId\":\"o\",\"requestBody\":{\"content\":{\"text/xml\":{}}}}}"), KEPT("post", "/a", "https://docs.example:1/", "")},
+		{OPENAPI("", "\"/a\":{\"post\":{\"operationId\":\"o\",\"requestBody\":{\"content\":{\"text/xml\":{},\"*/*\":{}}}}}"),
+		 KEPT("post", "/a", "https://docs.example:1/", PARAMETER("body", "false", "body", "false"))},
 		{OPENAPI("", "\"/a\":{\"get\":{\"operationId\":\"o\",\"parameters\":[{\"name\":\"X-A\",\"in\":\"header\"},{\"name\":\"c\",\"in\":\"cookie\"}]}}"),
 		 KEPT("get", "/a", "https://docs.example:1/", PARAMETER("header", "false", "X-A", "false"))},
 	};
@@ -59,6 +70,37 @@ START_TEST(an_operation_is_cut_down)
 }
 END_TEST
 
+/* What was kept is looked at again before it is used, since it comes out of a definition that somebody else may have written. */
+START_TEST(only_whole_operations_are_valid)
+{
+	static const char good[] = KEPT("get", "/a", "https://h", PARAMETER("query", "false", "q", "true"));
+	static const char *const changes[][2] = {
+		{"\"get\"", "\"trace\""}, {"\"get\"", "7"}, {"\"/a\"", "\"a\""}, {"\"/a\"", "null"}, {"\"/a\"", "\"/a b\""}, {"\"/a\"", "\"/${.x}\""}, {"\"https://h\"", "\"https://h/{x}\""},
+		{"\"https://h\"", "\"https://h?x\""}, {"\"https://h\"", "\"https://h\\u007f\""}, {"\"https://h\"", "\"ftp://h\""}, {"\"https://h\"", "null"}, {"\"q\"", "\"\""}, {"\"q\"", "1"},
+		{"\"q\"", "\"q r\""}, {"\"query\"", "\"cookie\""}, {"\"query\"", "null"}, {"\"required\":true", "\"required\":1"}, {"\"multi\":false", "\"multi\":null"},
+		{"\"required\":true", "\"required\":true,\"schema\":{}"}, {"\"server\"", "\"more\":1,\"server\""}, {"\"parameters\"", "\"parameter\""},
+	};
+	struct arena arena;
+	struct error error;
+
+	arena_init(&arena);
+	ck_assert(openapi_operation_valid(json_parse(&arena, bytes_text(good), JSON_STRICT, NULL, &error)));
+	for (size_t i = 0; i < COUNT_OF(changes); i++) {
+		const char *at = strstr(good, changes[i][0]);
+
+		ck_assert_ptr_nonnull(at);
+		const char *text = arena_printf(&arena, "%.*s%s%s", (int)(at - good), good, changes[i][1], at + strlen(changes[i][0]));
+		const struct json *operation = json_parse(&arena, bytes_text(text), JSON_STRICT, NULL, &error);
+		ck_assert_msg(operation != NULL, "case %zu: %s: %s", i, text, error.message);
+		ck_assert_msg(!openapi_operation_valid(operation), "case %zu: %s", i, text);
+	}
+	ck_assert(openapi_operation_valid(json_parse(&arena, BYTES_OF(KEPT("get", "/a", "HTTP://h", "")), JSON_STRICT, NULL, &error)));
+	ck_assert(!openapi_operation_valid(json_parse(&arena, BYTES_OF("{\"method\":\"get\",\"parameters\":{},\"path\":\"/a\",\"server\":\"https://h\"}"), JSON_STRICT, NULL, &error)));
+	ck_assert(!openapi_operation_valid(NULL));
+	arena_close(&arena);
+}
+END_TEST
+
 /* A description is data of a peer: nothing in it becomes an expression, a template or another scheme. */
 START_TEST(hostile_descriptions_are_refused)
 {
@@ -77,6 +119,11 @@ START_TEST(hostile_descriptions_are_refused)
 		{OPENAPI("", "\"/a\":{\"get\":{\"operationId\":\"o\",\"parameters\":[{\"name\":\"${ .x }\",\"in\":\"query\"}]}}"), ERR_INVALID, "cannot be used"},
 		{OPENAPI("", "\"/a\":{\"get\":{\"operationId\":\"o\",\"parameters\":[{\"name\":\"c\",\"in\":\"cookie\",\"required\":true}]}}"), ERR_UNSUPPORTED, "stands in 'cookie'"},
 		{OPENAPI("", "\"/a\":{\"post\":{\"operationId\":\"o\",\"requestBody\":{\"required\":true,\"content\":{\"text/xml\":{}}}}}"), ERR_UNSUPPORTED, "no JSON"},
+		{"{\"openapi\":\"3.0.3\",\"paths\":[]}", ERR_NOT_FOUND, "has no operation 'o'"},
+		{OPENAPI("", "\"/a\":{\"get\":{\"operationId\":\"o\",\"parameters\":[{\"name\":\"\",\"in\":\"query\"}]}}"), ERR_INVALID, "no name or place"},
+		{OPENAPI("", "\"/a\":{\"get\":{\"operationId\":\"o\",\"parameters\":[{\"name\":\"q\"}]}}"), ERR_INVALID, "no name or place"},
+		{OPENAPI("", "\"/a\":{\"parameters\":[{\"in\":\"query\"}],\"get\":{\"operationId\":\"o\"}}"), ERR_INVALID, "no name or place"},
+		{OPENAPI("", "\"/a\":{\"get\":{\"operationId\":\"o\",\"parameters\":[{\"$ref\":\"other.json#/x\"}]}}"), ERR_INVALID, "no name or place"},
 		{OPENAPI("\"x\":{\"$ref\":\"#/x\"},", "\"/a\":{\"get\":{\"operationId\":\"o\",\"parameters\":[{\"$ref\":\"#/x\"}]}}"), ERR_INVALID, "no name or place"},
 	};
 
@@ -144,4 +191,4 @@ START_TEST(servers_are_beside_the_description)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("openapi", an_operation_is_cut_down, hostile_descriptions_are_refused, parameters_are_limited, servers_are_beside_the_description)
+SUITE_MAIN("openapi", an_operation_is_cut_down, only_whole_operations_are_valid, hostile_descriptions_are_refused, parameters_are_limited, servers_are_beside_the_description)

@@ -79,6 +79,38 @@ START_TEST(means_what_ecma_says)
 		{"^\\/\\-\\.$", "/-.", true},
 		{"\\ud800", "a", false}, /* half a pair is in no text */
 		{"^\\0$", "a", false},
+		{"^\\t\\n\\v\\f\\r$", "\t\n\v\f\r", true},
+		{"^\\cz\\cJ$", "\x1A\n", true},
+		{"\\bfoo\\b", "a foo b", true},
+		{"\\bfoo\\b", "afoob", false},
+		{"\\Boo\\b", "foo", true},
+		{"\\Bfoo", "foo", false},
+		{"^[a-\\d]+$", "a-7", true}, /* no range, but three things */
+		{"^[a-\\d]$", "b", false},
+		{"^[\\d-x]+$", "7-x", true},
+		{"^[+--]+$", "+,-", true},
+		{"^[\\ud800-\\uffff]$", "\xEE\x80\x80", true}, /* U+E000 */
+		{"^[\\u{d7ff}-\\ud900]$", "\xED\x9F\xBF", true}, /* U+D7FF */
+		{"^[\\ud800-\\udfff]$", "a", false},
+		{"^[a\\ud83d]$", "a", true},
+		{"^\\p{General_Category=Uppercase_Letter}\\p{gc=Nd}$", "A1", true},
+		{"^\\p{gc=Lu}$", "a", false},
+		{"^\\P{gc=Lu}$", "a", true},
+		{"^\\P{ASCII}$", "\xC3\xA9", true},
+		{"^\\P{ASCII}$", "e", false},
+		{"^\\P{Assigned}$", "a", false},
+		{"^\\P{Script=Greek}$", "a", true},
+		{"^\\P{Script=Greek}$", "\xCE\xB1", false},
+		{"^\\p{Script_Extensions=Greek}$", "\xCE\xB1", true},
+		{"^\\P{Script_Extensions=Greek}$", "\xCE\xB1", false},
+		{"^\\P{White_Space}$", "a", true},
+		{"^a{2,}$", "aaa", true},
+		{"^a{2,}$", "a", false},
+		{"^a{,2}$", "a{,2}", true}, /* counts nothing */
+		{"^a{2$", "a{2", true},
+		{"^a{2,$", "a{2,", true},
+		{"^a{2,3$", "a{2,3", true},
+		{"^(?:a)$", "a", true},
 		{"^\xC3\xA4{2}$", "\xC3\xA4\xC3\xA4", true}, /* a character, not a byte, is repeated */
 	};
 
@@ -98,6 +130,7 @@ START_TEST(refuses_what_is_not_ecma)
 		"(?R)", "(?1)", "(?>a)", "(?i)a", "(?#x)", "(?|a)", "(*ACCEPT)", "(*UTF)a", "a++", "a**", "*", "+a", "|?", "^*", "a{1}{2}", "\\Qa\\E",
 		"\\K", "\\R", "\\h", "\\a", "\\e", "\\A", "\\Z", "\\z", "\\G", "\\X", "\\C", "\\N", "\\01", "\\8", "\\k", "\\k<a", "\\x1", "\\u12",
 		"\\u{110000}", "\\u{}", "\\c1", "\\p", "\\p{}", "\\p{Nothing}", "\\p{^L}", "\\", "[", "[a", "[b-a]", "[\\1]", "(", ")", "(?<a", "(?<>a)",
+		"\\u{41", "\\u{}", "\\xg0", "\\c", "[\\c]", "[\\a-b]", "[a-\\a]", "[a-\\p{Nothing}]", "[\\p]", "\\p{L", "a{2,1}", "a{999999999999}", "(?", "(?P<a>b)", "[z-\\u0061]",
 		"(?<a-b>c)", "(?<=a+)b", "a{99999}", "((a{500}){500}){500}", "\\_",
 	};
 	struct error error;
