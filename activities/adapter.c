@@ -92,7 +92,7 @@ static void add_tree(struct digest_stream *stream, const struct json *json)
 }
 
 /* A peer may tell anything, but a record has to be kept and shown. What is another value still gives another record. */
-static struct json *shorten(struct arena *arena, struct json *value)
+static struct json *shorten(struct arena *arena, const struct json *value, size_t max, const char *max_name)
 {
 	char hex[DIGEST_HEX_LEN + 1];
 	struct digest_stream stream;
@@ -100,23 +100,23 @@ static struct json *shorten(struct arena *arena, struct json *value)
 	struct digest digest;
 	bool fits;
 
-	buffer_init(&printed, FACT_LEN_MAX);
+	buffer_init(&printed, max);
 	json_print(value, &printed);
 	fits = !printed.overflow;
 	buffer_close(&printed);
 	if (fits)
-		return value;
+		return NULL;
 	digest_stream_init(&stream);
 	add_tree(&stream, value);
 	digest = digest_stream_finish(&stream);
 	digest_hex(&digest, hex);
-	return json_printf(arena, "more than %d bytes (FACT_LEN_MAX), told from others by %s", FACT_LEN_MAX, hex);
+	return json_printf(arena, "more than %zu bytes (%s), told from others by %s", max, max_name, hex);
 }
 
 void facts_set(struct runtime_facts *facts, const char *place, struct json *value, const char *source)
 {
 	char group[2] = {place[0], '\0'};
-	struct json *fields, *field;
+	struct json *fields, *field, *shortened;
 
 	CHECK(place[1] == '.');
 	if (value == NULL || value->type == JSON_NULL)
@@ -129,7 +129,8 @@ void facts_set(struct runtime_facts *facts, const char *place, struct json *valu
 		json_set(facts->arena, facts->fields, group, fields);
 	}
 	field = json_object(facts->arena);
-	json_set(facts->arena, field, "value", shorten(facts->arena, value));
+	shortened = shorten(facts->arena, value, FACT_LEN_MAX, "FACT_LEN_MAX");
+	json_set(facts->arena, field, "value", shortened != NULL ? shortened : value);
 	json_set_text(facts->arena, field, "source", source);
 	json_set(facts->arena, fields, place + 2, field);
 }
@@ -223,14 +224,53 @@ bool answer_fail(struct answer *answer, enum failure_class failure, const char *
 	return false;
 }
 
+/* A name that a peer gives itself may be of any length. */
+static const char *bound_name(struct answer *answer, const char *name)
+{
+	const struct json *shortened;
+
+	if (name == NULL || strlen(name) <= ANSWER_NAME_MAX)
+		return name;
+	shortened = shorten(&answer->arena, &(struct json){.type = JSON_STRING, .string = {name, strlen(name)}}, ANSWER_NAME_MAX, "ANSWER_NAME_MAX");
+	return shortened != NULL ? shortened->string.text : name;
+}
+
+struct json *answer_keep_told(struct answer *answer, const struct json *object)
+{
+	struct arena *arena = &answer->arena;
+	struct json *kept = json_object(arena);
+	size_t total = 0, left_out = 0;
+	struct buffer printed;
+
+	for (size_t i = 0; i < json_count(object); i++) {
+		const struct json_member *member = &object->object.members[i];
+		struct json *shortened = shorten(arena, member->value, ANSWER_MEMBER_MAX, "ANSWER_MEMBER_MAX");
+
+		buffer_init(&printed, ANSWER_MEMBER_MAX);
+		json_print(shortened != NULL ? shortened : member->value, &printed);
+		if (total + member->name_len + printed.len > ANSWER_TOLD_MAX) {
+			left_out++;
+		} else {
+			total += member->name_len + printed.len;
+			json_set_len(arena, kept, member->name, member->name_len, shortened != NULL ? shortened : json_copy(arena, member->value));
+		}
+		buffer_close(&printed);
+	}
+	if (left_out > 0)
+		json_set_number(arena, kept, "leftOut", (double)left_out);
+	return kept;
+}
+
 void answer_keep_text(struct answer *answer, const char **place, const char *text)
 {
+	text = bound_name(answer, text);
 	if (text != NULL && text[0] != '\0' && (*place == NULL || strcmp(*place, text) != 0))
 		*place = arena_text(&answer->arena, text);
 }
 
 void answer_keep_model(struct answer *answer, const char *name)
 {
+	name = bound_name(answer, name);
 	if (name == NULL || name[0] == '\0')
 		return;
 	if (answer->model == NULL || strcmp(name, answer->model) == 0)

@@ -8,7 +8,9 @@
 #include "workflow/base/json.h"
 
 enum { ADAPTER_PROBES_MAX = 8, ADAPTER_STOP_MAX = 4, ADAPTER_COUNT_STEPS_MAX = 2, ADAPTER_MODELS_MAX = 1000,
-       FACT_LEN_MAX = 64 << 10 /* bytes of one value of a record, printed; of a longer one only that, and what tells it from others */ };
+       FACT_LEN_MAX = 64 << 10 /* bytes of one value of a record, printed; of a longer one only that, and what tells it from others */,
+       ANSWER_NAME_MAX = 1 << 10 /* bytes of a model's name, a fingerprint, a finish reason; the same */, ANSWER_MEMBER_MAX = 4 << 10 /* of one member of timings or effective, printed; the same */,
+       ANSWER_TOLD_MAX = 64 << 10 /* of all of one's members; of those past it only how many (leftOut) */ };
 
 /* What a runtime may have no field for; the request is then made without. WITHOUT_SCHEMA: no rung of the ladder is any good. */
 enum { WITHOUT_STREAM_OPTIONS = 1, WITHOUT_SCHEMA = 2 };
@@ -20,8 +22,8 @@ struct answer {
 	const char *model, *finish_reason, *fingerprint; /* NULL: not said */
 	const char *other_model; /* that a piece of the same answer is said to be of; NULL: all are of one */
 	double prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens; /* negative: not said */
-	struct json *timings; /* as the runtime told them, under its names and in its units; NULL: it did not */
-	struct json *effective; /* the sampling that the runtime says was in force, under its names; NULL: it did not */
+	struct json *timings; /* as the runtime told them, under its names and in its units, within ANSWER_TOLD_MAX; NULL: it did not */
+	struct json *effective; /* the sampling that the runtime says was in force, under its names, within the same; NULL: it did not */
 	bool cut_prompt; /* the runtime says itself that it cut the prompt */
 	bool loaded; /* the model was loaded for this request: what is known of it has to be asked anew */
 	bool ended; /* the stream's end marker came */
@@ -135,6 +137,7 @@ void answer_read_failure(struct answer *answer, int status, struct bytes body);
 /* For adapters that read answers. */
 void answer_keep_text(struct answer *answer, const char **place, const char *text);
 void answer_keep_model(struct answer *answer, const char *name);
+struct json *answer_keep_told(struct answer *answer, const struct json *object); /* for timings and effective */
 bool answer_add(struct buffer *buffer, const struct json *text); /* true: it added something */
 void answer_read_count(double *place, const struct json *from, const char *name);
 bool answer_check_size(struct answer *answer);

@@ -115,13 +115,13 @@ static bool read_chunk(struct answer *answer, struct bytes text, bool *token)
 	if (!json_is(timings, JSON_OBJECT))
 		timings = json_get(root, "stats");
 	if (json_is(timings, JSON_OBJECT)) {
-		answer->timings = json_copy(&answer->arena, timings);
+		answer->timings = answer_keep_told(answer, timings);
 		answer_read_count(&answer->cached_tokens, timings, "cache_n");
 		answer->loaded |= json_get_number(timings, "model_load_time_seconds", 0) > 0;
 	}
 	effective = json_get(json_get(root, "__verbose"), "generation_settings"); /* llama.cpp, when it is told to be verbose */
 	if (json_is(effective, JSON_OBJECT))
-		answer->effective = json_copy(&answer->arena, effective);
+		answer->effective = answer_keep_told(answer, effective);
 	answer->cut_prompt |= json_get_boolean(json_get(root, "__verbose"), "truncated", false);
 	ok = answer_check_size(answer);
 out:

@@ -401,8 +401,10 @@ static bool check_answer(struct inference *inference)
 	if (asked == NULL && answer->other_model != NULL)
 		return answer_fail(answer, FAILURE_WRONG_MODEL, "one answer is of two models, %.100s and %.100s; name the one to ask (model)", answer->model,
 				   answer->other_model);
-	if (reason == NULL && inference->body_kind == BODY_STREAM)
-		return answer_fail(answer, FAILURE_TRUNCATED, "the stream ended without a finish reason%s; what came is not used",
+	/* Every kind gives one, in a stream and in one piece (runtimes.md 2 to 8): without it nobody knows that the answer is whole. */
+	if (reason == NULL)
+		return answer_fail(answer, FAILURE_TRUNCATED, "the %s without a finish reason%s; what came is not used",
+				   inference->body_kind == BODY_STREAM ? "stream ended" : "answer came",
 				   answer->ended ? "" : " and without its end marker");
 	if (reason != NULL && strcmp(reason, "length") == 0)
 		return answer_fail(answer, FAILURE_TRUNCATED,

@@ -118,7 +118,7 @@ static bool read_message(struct answer *answer, struct bytes text, bool *token)
 		answer_read_count(&answer->completion_tokens, root, "eval_count");
 		answer->timings = json_object(&answer->arena);
 		for (size_t i = 0; i < COUNT_OF(durations); i++)
-			if (json_get(root, durations[i]) != NULL)
+			if (json_is(json_get(root, durations[i]), JSON_NUMBER))
 				json_set(&answer->arena, answer->timings, durations[i], json_copy(&answer->arena, json_get(root, durations[i])));
 		answer->loaded = json_get_number(root, "load_duration", 0) > NANOSECONDS_LOADED;
 		/* The answer to an empty prompt, or the model was taken away. */

@@ -172,6 +172,47 @@ START_TEST(streams_are_read)
 }
 END_TEST
 
+/* A peer may tell of itself as much as it likes: of names, of timings and of what was in force as much is kept as has room, and what was left out is told. */
+START_TEST(what_is_told_is_bounded)
+{
+	struct buffer event;
+	struct answer answer;
+	bool token;
+
+	for (size_t way = 0; way < 2; way++) {
+		buffer_init(&event, 1 << 20);
+		buffer_add_text(&event, way == 0 ? "{\"choices\":[],\"timings\":{" : "{\"choices\":[],\"__verbose\":{\"generation_settings\":{");
+		for (size_t i = 0; i < 20; i++)
+			buffer_printf(&event, "\"m%02zu\":\"%*zu\",", i, ANSWER_MEMBER_MAX - 2, i); /* with its quotes just as long as may be */
+		buffer_printf(&event, "\"a\":\"%*d\",\"cache_n\":7}%s}", ANSWER_MEMBER_MAX - 1, 1, way == 0 ? "" : "}");
+		answer_init(&answer);
+		ck_assert(runtime_adapter_get("llamacpp")->read_event(&answer, "", buffer_bytes(&event), &token));
+		const struct json *kept = way == 0 ? answer.timings : answer.effective;
+		ck_assert_uint_eq(json_get(kept, "m00")->string.len, ANSWER_MEMBER_MAX - 2);
+		ck_assert_ptr_nonnull(strstr(json_get_text(kept, "a"), "more than 4096 bytes (ANSWER_MEMBER_MAX), told from others by "));
+		ck_assert_double_eq(json_get_number(kept, "cache_n", 0), 7);
+		ck_assert_ptr_null(json_get(kept, "m19"));
+		ck_assert_double_eq(json_get_number(kept, "leftOut", 0), 23 - (double)json_count(kept));
+		ck_assert_uint_le(strlen(print(kept)), ANSWER_TOLD_MAX + 1000);
+		ck_assert_uint_ge(strlen(print(kept)), ANSWER_TOLD_MAX - 2 * ANSWER_MEMBER_MAX);
+		answer_close(&answer);
+		buffer_close(&event);
+	}
+	buffer_init(&event, 1 << 20);
+	buffer_printf(&event, "{\"model\":\"%*d\",\"system_fingerprint\":\"%*d\",\"choices\":[{\"index\":0,\"finish_reason\":\"%*d\",\"delta\":{}}]}", ANSWER_NAME_MAX, 1, ANSWER_NAME_MAX + 1, 2, 100000, 3);
+	answer_init(&answer);
+	ck_assert(runtime_adapter_get("openai")->read_event(&answer, "", buffer_bytes(&event), &token));
+	ck_assert(runtime_adapter_get("openai")->read_event(&answer, "", buffer_bytes(&event), &token));
+	ck_assert_uint_eq(strlen(answer.model), ANSWER_NAME_MAX);
+	ck_assert_ptr_null(answer.other_model);
+	ck_assert_ptr_nonnull(strstr(answer.fingerprint, "more than 1024 bytes (ANSWER_NAME_MAX), told from others by "));
+	ck_assert_ptr_nonnull(strstr(answer.finish_reason, "(ANSWER_NAME_MAX)"));
+	ck_assert_str_ne(answer.fingerprint, answer.finish_reason);
+	answer_close(&answer);
+	buffer_close(&event);
+}
+END_TEST
+
 /* What is in force is told by a verbose llama.cpp, a cut prompt too. */
 START_TEST(effective_sampling_is_read)
 {
@@ -679,6 +720,7 @@ int main(void)
 	tcase_add_test(tests, requests_go_without);
 	tcase_add_test(tests, sampling_is_refused_by_name);
 	tcase_add_loop_test(tests, streams_are_read, 0, COUNT_OF(streams));
+	tcase_add_test(tests, what_is_told_is_bounded);
 	tcase_add_test(tests, effective_sampling_is_read);
 	tcase_add_loop_test(tests, errors_have_one_taxonomy, 0, COUNT_OF(errors));
 	tcase_add_test(tests, extras_are_given_up);
