@@ -35,6 +35,7 @@ struct watch {
 	struct error error;
 	/* A command. */
 	uv_process_t process;
+	pid_t group; /* that the command leads, as long as something of it may be there; 0: none */
 	uv_pipe_t output;
 	unsigned handles; /* not closed yet */
 	struct buffer text;
@@ -218,6 +219,14 @@ static void on_pool_done(uv_work_t *pool, int status)
 	end_sample(CONTAINER_OF(pool, struct watch, pool));
 }
 
+/* It was started detached, so it leads a group of its own. What it began and left behind is in there, also when it is over itself. */
+static void end_group(struct watch *watch)
+{
+	if (watch->group > 0)
+		kill(-watch->group, SIGKILL);
+	watch->group = 0;
+}
+
 /* The process is over and its output read. */
 static void on_command_closed(uv_handle_t *handle)
 {
@@ -225,6 +234,7 @@ static void on_command_closed(uv_handle_t *handle)
 
 	if (--watch->handles > 0)
 		return;
+	end_group(watch);
 	if (watch->error.code != ERR_NONE)
 		;
 	else if (watch->signal_number != 0 || watch->status != 0)
@@ -294,16 +304,16 @@ static void begin_command(struct watch *watch)
 		close_output(watch);
 		return;
 	}
+	watch->group = watch->process.pid;
 	CHECK(uv_read_start((uv_stream_t *)&watch->output, on_alloc, on_read) == 0);
 }
 
 static void kill_command(struct watch *watch)
 {
-	/* Detached: it leads a group of its own, whose members end with it. */
-	if (watch->config->kind == WATCH_COMMAND && uv_is_active((uv_handle_t *)&watch->process) && watch->process.pid > 0)
-		kill(-watch->process.pid, SIGKILL);
-	if (watch->config->kind == WATCH_COMMAND)
-		close_output(watch);
+	if (watch->config->kind != WATCH_COMMAND)
+		return;
+	end_group(watch);
+	close_output(watch);
 }
 
 static void begin_sample(struct watch *watch)

@@ -467,6 +467,24 @@ await test('a probe that fails, hangs or talks nonsense is an alarm and ends not
 	await daemon.stop();
 });
 
+await test('what a probe\'s command began ends with the sample: also when the command itself is over, and when it hangs', async () => {
+	const r = await Launched.make({}), began = name => lines(join(r.folder, name)).map(Number);
+	const probe = (name, command) => ({ name, probe: { command: ['sh', '-c', command.replace('FILE', join(r.folder, name))] }, limit: 100, every: '50ms', within: '300ms' });
+	const daemon = await daemonOf('groups', { r: watched(r, [
+		probe('holds', 'sleep 1000 & echo $! >> FILE'), // over itself, but its output is held open: no answer within the time
+		probe('forgets', 'sleep 1000 > /dev/null & echo $! >> FILE; echo 5'), // a good sample
+		probe('waits', 'sleep 1000 & echo $! >> FILE; wait') ]) });
+	await becomes(daemon, 'ready');
+	await until('two of each', () => ['holds', 'forgets', 'waits'].every(name => began(name).length >= 2), 30_000);
+	for (const name of ['holds', 'forgets', 'waits'])
+		await until(`${name}: the first one\'s child is gone while the daemon goes on`, () => !alive(began(name)[0]), 10_000);
+	const by = Object.fromEntries((await state(daemon)).watchdog.map(watch => [watch.probe, watch]));
+	equal([by.forgets.samples.at(-1).value, by.forgets.alarm], [5, undefined], 'a sample all the same');
+	match(by.holds.alarm, /no answer within 300 ms/, 'alarm');
+	await daemon.stop();
+	await until('nothing is left', () => ['holds', 'forgets', 'waits'].every(name => began(name).every(pid => !alive(pid))), 10_000);
+});
+
 await test('mistakes in launch are told with their place, and a secret never goes into one', async () => {
 	const daemon = new Daemon('mistakes');
 	for (const [launch, pattern] of [
