@@ -447,27 +447,79 @@ static bool is_known(const char *names, const char *name)
 	return false;
 }
 
-struct json *api_body_object(struct request *request, const char *names)
+/* Pure: may run on the pool. */
+static struct json *parse_body(struct request *request, const char *names, struct error *error)
 {
-	struct error error;
-
+	*error = (struct error){0};
 	if (request->body.len == 0)
 		return json_object(&request->arena);
-	struct json *json = json_parse(&request->arena, buffer_bytes(&request->body), JSON_STRICT, NULL, &error);
+	struct error why;
+	struct json *json = json_parse(&request->arena, buffer_bytes(&request->body), JSON_STRICT, NULL, &why);
 	if (!json) {
-		api_invalid(request, "the body is not JSON: %s", error.message);
+		error_set(error, ERR_INVALID, "the body is not JSON: %s", why.message);
 		return NULL;
 	}
 	if (!json_is(json, JSON_OBJECT)) {
-		api_invalid(request, "the body is %s, expected an object", json_type_name(json->type));
+		error_set(error, ERR_INVALID, "the body is %s, expected an object", json_type_name(json->type));
 		return NULL;
 	}
 	for (size_t i = 0; i < json->object.count; i++)
 		if (!is_known(names, json->object.members[i].name)) {
-			api_invalid(request, "unknown member '%s' in the body; known here: %s", json->object.members[i].name, *names ? names : "none");
+			error_set(error, ERR_INVALID, "unknown member '%s' in the body; known here: %s", json->object.members[i].name, *names ? names : "none");
 			return NULL;
 		}
 	return json;
+}
+
+struct json *api_body_object(struct request *request, const char *names)
+{
+	struct error error;
+	struct json *json = NULL;
+
+	if (request->body.len > API_PARSE_ON_LOOP_MAX) /* more than its members can hold */
+		error_set(&error, ERR_TOO_LARGE, "the body has %zu bytes, the limit of this route is %d (API_PARSE_ON_LOOP_MAX)", request->body.len, API_PARSE_ON_LOOP_MAX);
+	else
+		json = parse_body(request, names, &error);
+	if (!json)
+		request_problem(request, &error);
+	return json;
+}
+
+static void take_body(struct api_body *body)
+{
+	body->json = parse_body(body->request, body->names, &body->error);
+	if (body->json && body->prepare)
+		body->prepare(body);
+}
+
+static void on_body_taken(struct api_body *body)
+{
+	if (body->error.code != ERR_NONE)
+		request_problem(body->request, &body->error);
+	else
+		body->on_done(body);
+}
+
+static void on_pool(uv_work_t *work)
+{
+	take_body(work->data);
+}
+
+static void on_pool_done(uv_work_t *work, int status)
+{
+	(void)status;
+	on_body_taken(work->data);
+}
+
+void api_take_body(struct api_body *body)
+{
+	body->work.data = body;
+	if (body->request->body.len > API_PARSE_ON_LOOP_MAX) {
+		CHECK(uv_queue_work(&body->daemon->loop, &body->work, on_pool, on_pool_done) == 0);
+		return;
+	}
+	take_body(body);
+	on_body_taken(body);
 }
 
 void api_set_time(struct arena *arena, struct json *object, const char *name, int64_t wall_ms)

@@ -9,7 +9,7 @@ enum {
 	API_LIMIT_DEFAULT = 100,
 	API_SEQ_BITS = 53, /* positions are JSON numbers: one past 2^53 - 1 would come back rounded */
 	API_WAIT_MAX_MS = 24 * 3600 * 1000, /* the longest ?wait */
-	API_PARSE_ON_LOOP_MAX = 64 << 10, /* bytes; larger bodies are parsed on the pool */
+	API_PARSE_ON_LOOP_MAX = 64 << 10, /* bytes; larger bodies are parsed on the pool, or refused where none can be meant */
 	API_REQUEST_ID_TRIES_MAX = 1000, /* looks for a run whose first submission is being committed, API_LOOK_AGAIN_MS apart */
 	API_LOOK_AGAIN_MS = 10,
 	API_READ_SLICE_MS = 20, /* one part of a long read */
@@ -84,8 +84,23 @@ bool api_wants_stream(const struct request *request);
 /* Where a stream or page goes on: Last-Event-ID, else ?after, else 0. */
 bool api_after(struct request *request, uint64_t *after);
 bool api_content_type_is(const struct request *request, const char *type); /* parameters aside */
-/* The body as a JSON object (YAML too, where `yaml`); an empty one is {}. NULL: answered. Members must be in `names`. */
+/* The body as a JSON object of at most API_PARSE_ON_LOOP_MAX bytes; an empty one is {}. NULL: answered. Members must be in `names`. */
 struct json *api_body_object(struct request *request, const char *names);
+/* The same for bodies that may be large: past API_PARSE_ON_LOOP_MAX on the pool. In the request's arena, zeroed; the first group is the caller's. */
+struct api_body {
+	struct daemon *daemon;
+	struct request *request;
+	const char *names; /* members it may have */
+	void (*prepare)(struct api_body *body); /* NULL, or more to be done on the same thread: no touch of the daemon, no answer; may set error */
+	void (*on_done)(struct api_body *body); /* on the loop; not called when something was refused, which is answered then */
+	const char *const *parameters;
+	void *owner;
+
+	struct json *json;
+	struct error error;
+	uv_work_t work;
+};
+void api_take_body(struct api_body *body);
 /* Of runs. false: answered. */
 bool api_check_id(struct request *request, const char *id);
 bool api_read_include(struct request *request, unsigned *include);

@@ -467,24 +467,31 @@ static bool read_asked(struct forked *f, struct json *body)
 	return true;
 }
 
-void api_fork_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+static void on_body(struct api_body *body)
 {
-	int64_t wait_ms;
-	unsigned include;
-	struct json *body;
-
-	if (!api_check_id(request, parameters[0]) || !api_read_include(request, &include) || !api_query_wait(request, &wait_ms) || !(body = api_body_object(request, fork_members)))
-		return;
-	FAIL_POINT(FORK_RECEIVED);
 	struct forked *f = memory_zero(sizeof *f);
-	*f = (struct forked){.daemon = daemon, .request = request, .wait_ms = wait_ms, .include = include};
+	const struct forked *asked = body->owner;
+
+	FAIL_POINT(FORK_RECEIVED);
+	*f = (struct forked){.daemon = body->daemon, .request = body->request, .wait_ms = asked->wait_ms, .include = asked->include};
 	arena_init(&f->arena);
 	problems_init(&f->problems);
-	f->of = arena_text(&f->arena, parameters[0]);
-	if (!read_asked(f, body))
+	f->of = arena_text(&f->arena, body->parameters[0]);
+	if (!read_asked(f, body->json))
 		finish(f);
-	else if (json_get(body, "id")) /* it may be there: then the other run is not needed, and may be gone */
+	else if (json_get(body->json, "id")) /* it may be there: then the other run is not needed, and may be gone */
 		look_for_twin(f, on_no_twin);
 	else
 		begin_reading(f);
+}
+
+void api_fork_run(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct forked *asked = arena_zero(&request->arena, sizeof *asked); /* of it no more than the query */
+	struct api_body *body = arena_zero(&request->arena, sizeof *body);
+
+	if (!api_check_id(request, parameters[0]) || !api_read_include(request, &asked->include) || !api_query_wait(request, &asked->wait_ms))
+		return;
+	*body = (struct api_body){.daemon = daemon, .request = request, .names = fork_members, .on_done = on_body, .parameters = parameters, .owner = asked};
+	api_take_body(body);
 }

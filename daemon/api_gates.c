@@ -75,34 +75,27 @@ void api_get_gate(struct daemon *daemon, struct request *request, const char *co
 	api_read(daemon, request, get_work, (void *)parameters[0], NULL);
 }
 
-/* The same as a submission of the built-in workflow. */
-void api_add_gate(struct daemon *daemon, struct request *request, const char *const *parameters)
+/* The body becomes that of a submission. */
+static void make_submission(struct api_body *body)
 {
-	const struct json *body = api_body_object(request, "runtime requests seeds request between id labels");
+	struct request *request = body->request;
 	struct json *submission, *input;
-	struct error error;
 
-	if (!body)
-		return;
-	if (!json_get_text(body, "runtime")) {
-		api_invalid(request, "runtime is missing: the name of a runtime in the daemon's configuration");
+	if (!json_get_text(body->json, "runtime")) {
+		error_set(&body->error, ERR_INVALID, "runtime is missing: the name of a runtime in the daemon's configuration");
 		return;
 	}
-	if (activities_check_runtime(daemon->activities, json_get_text(body, "runtime"), &error) != 0) { /* a run could only fault */
-		request_problem(request, &error);
-		return;
-	}
-	if (json_get(json_get(body, "request"), "schema")) {
-		api_invalid(request, "request.schema: a schema is part of a definition; submit one with `call: reproducibility-gate`");
+	if (json_get(json_get(body->json, "request"), "schema")) {
+		error_set(&body->error, ERR_INVALID, "request.schema: a schema is part of a definition; submit one with `call: reproducibility-gate`");
 		return;
 	}
 	submission = json_object(&request->arena);
-	input = json_copy(&request->arena, body);
+	input = json_copy(&request->arena, body->json);
 	json_set_text(&request->arena, submission, "definition", "reprise/gate:1.0.0");
 	for (size_t i = 0; i < 2; i++) {
 		const char *name = i == 0 ? "id" : "labels";
-		if (json_get(body, name))
-			json_set(&request->arena, submission, name, json_copy(&request->arena, json_get(body, name)));
+		if (json_get(body->json, name))
+			json_set(&request->arena, submission, name, json_copy(&request->arena, json_get(body->json, name)));
 		json_remove(input, name);
 	}
 	json_set(&request->arena, submission, "input", input);
@@ -110,5 +103,24 @@ void api_add_gate(struct daemon *daemon, struct request *request, const char *co
 	buffer_clear(&request->body);
 	json_print(submission, &request->body);
 	CHECK(!request->body.overflow);
-	api_submit_run(daemon, request, parameters);
+}
+
+static void submit_gate(struct api_body *body)
+{
+	struct error error;
+
+	if (activities_check_runtime(body->daemon->activities, json_get_text(body->json, "runtime"), &error) != 0) /* a run could only fault */
+		request_problem(body->request, &error);
+	else
+		api_submit_run(body->daemon, body->request, body->parameters);
+}
+
+/* The same as a submission of the built-in workflow. */
+void api_add_gate(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct api_body *body = arena_zero(&request->arena, sizeof *body);
+
+	*body = (struct api_body){.daemon = daemon, .request = request, .names = "runtime requests seeds request between id labels", .prepare = make_submission, .on_done = submit_gate,
+				  .parameters = parameters};
+	api_take_body(body);
 }

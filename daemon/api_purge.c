@@ -72,14 +72,11 @@ static bool read_runs(struct request *request, const struct json *runs, struct s
 	return true;
 }
 
-void api_purge_journal(struct daemon *daemon, struct request *request, const char *const *parameters)
+static void on_body(struct api_body *taken)
 {
+	struct request *request = taken->request;
 	struct purging *own = arena_zero(&request->arena, sizeof *own);
-	struct json *body = api_body_object(request, "runs content reason");
-
-	(void)parameters;
-	if (!body)
-		return;
+	const struct json *body = taken->json;
 	const struct json *runs = json_get(body, "runs"), *content = json_get(body, "content"), *reason = json_get(body, "reason");
 	if (!json_is(reason, JSON_STRING) || reason->string.len == 0 || reason->string.len > REASON_MAX) {
 		api_invalid(request, "reason: say why, in 1 to %d bytes; it is kept in the journal", REASON_MAX);
@@ -99,7 +96,16 @@ void api_purge_journal(struct daemon *daemon, struct request *request, const cha
 			return;
 		}
 	}
-	begin(daemon, request, own);
+	begin(taken->daemon, request, own);
+}
+
+void api_purge_journal(struct daemon *daemon, struct request *request, const char *const *parameters)
+{
+	struct api_body *body = arena_zero(&request->arena, sizeof *body);
+
+	(void)parameters;
+	*body = (struct api_body){.daemon = daemon, .request = request, .names = "runs content reason", .on_done = on_body};
+	api_take_body(body);
 }
 
 void api_compact_journal(struct daemon *daemon, struct request *request, const char *const *parameters)
