@@ -255,11 +255,16 @@ static struct json *read_candidate(struct reader *reader, const struct json *ite
 	return fact;
 }
 
+const struct json *candidates_item_schema(const struct json *schema)
+{
+	return json_get(json_get(json_get(schema, "properties"), "facts"), "items");
+}
+
 enum failure_class candidates_read(struct arena *arena, const struct candidates_input *input, struct json **facts, char detail[400])
 {
 	struct reader reader = {.arena = arena, .input = input};
 	struct bytes section = {input->document.data + input->section_start, input->section_end - input->section_start};
-	const struct json *items, *item_schema = json_get(json_get(json_get(input->schema, "properties"), "facts"), "items");
+	const struct json *items, *item_schema = candidates_item_schema(input->schema);
 	struct error error;
 
 	CHECK(input->section_start <= input->section_end);

@@ -26,6 +26,9 @@ struct candidates_input {
  * (detail says where); a single bad item is a rejected candidate instead. */
 enum failure_class candidates_read(struct arena *arena, const struct candidates_input *input, struct json **facts, char detail[400]);
 
+/* The part of a schema of answers that says what one fact is, NULL: none does. A fact that it refuses is a candidate that is rejected, no bad answer. */
+const struct json *candidates_item_schema(const struct json *schema);
+
 /* The prompt: system and user message for one section; the template is named and its digest goes into the statement. */
 extern const char extraction_prompt_name[];
 struct bytes extraction_prompt_template(void); /* {{section}} and {{schema}} are filled in */

@@ -345,6 +345,8 @@ int extract_activity_start(struct activities *activities, struct activity *activ
 	own->inference.runtime = runtime;
 	own->inference.schema = schema_ordered(&activity->arena, schema_of(own));
 	own->inference.schema_name = "facts";
+	own->inference.judge = schema_of(own);
+	own->inference.judge_except = candidates_item_schema(schema_of(own)); /* a bad fact is a rejected candidate */
 	own->inference.sampling = sampling;
 	own->inference.on_slot = on_slot;
 	own->inference.on_done = on_answer;

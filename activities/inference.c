@@ -161,6 +161,35 @@ static void write_effective(struct inference *inference, struct json *record)
 		json_set(arena, sampling, "differs", differs);
 }
 
+static const struct watch_verdict *watch_verdict(const struct stream_watch *watch)
+{
+	return watch != NULL && stream_watch_verdict(watch)->check != WATCH_FINE ? stream_watch_verdict(watch) : NULL;
+}
+
+/* Where the watch ended the answer, and what that may have saved: each piece is a token at least, so no more than were left of the limit. */
+static void write_watch(const struct inference *inference, struct json *record)
+{
+	struct arena *arena = &inference->work->activity->arena;
+	const struct watch_verdict *text = watch_verdict(inference->text_watch), *verdict = text != NULL ? text : watch_verdict(inference->reasoning_watch);
+	double limit = json_get_number(inference->sampling, "maxTokens", 0);
+	struct json *watch;
+
+	if (verdict == NULL)
+		return;
+	if (limit <= 0 && inference->sent_under->context_length > 0 && inference->counted_tokens >= 0)
+		limit = inference->sent_under->context_length - inference->counted_tokens;
+	watch = json_object(arena);
+	json_set_text(arena, watch, "check", watch_check_name(verdict->check));
+	json_set_text(arena, watch, "of", text != NULL ? "text" : "reasoning");
+	json_set_number(arena, watch, "at", (double)verdict->at);
+	if (verdict->check == WATCH_COMPLETE)
+		json_set_number(arena, watch, "valueEnd", (double)verdict->value_end);
+	json_set_number(arena, watch, "pieces", inference->pieces);
+	if (limit > inference->pieces)
+		json_set_number(arena, watch, "savedTokensAtMost", limit - inference->pieces);
+	json_set(arena, record, "watch", watch);
+}
+
 static void write_record(struct inference *inference)
 {
 	struct arena *arena = &inference->work->activity->arena;
@@ -183,6 +212,7 @@ static void write_record(struct inference *inference)
 		json_set(arena, record, "leftOut", left_out);
 	}
 	write_effective(inference, record);
+	write_watch(inference, record);
 	if (inference->sent_again > 0)
 		json_set_number(arena, record, "sentAgain", inference->sent_again);
 	if (inference->schema != NULL && (inference->rung != SCHEMA_FULL || inference->refused != NULL)) {
@@ -523,6 +553,90 @@ static void tell_text(struct inference *inference)
 	inference->text_told = text.len;
 }
 
+/* ---- The watch ---- */
+
+static struct stream_watch_config watch_limits(const struct inference *inference)
+{
+	const struct runtime_config *config = &inference->runtime->config;
+
+	return (struct stream_watch_config){
+		.white_space = config->watch_white_space > 0 ? (unsigned)config->watch_white_space : 0,
+		.loop_bytes = config->watch_loop_bytes > 0 ? (unsigned)config->watch_loop_bytes : 0,
+	};
+}
+
+/* Each request of the attempt begins a new answer. */
+static void start_watch(struct inference *inference)
+{
+	struct stream_watch_config watch = watch_limits(inference);
+
+	stream_watch_free(inference->reasoning_watch);
+	stream_watch_free(inference->text_watch);
+	inference->reasoning_watch = NULL; /* made when there is any */
+	if (inference->judge != NULL && !inference->runtime->config.watch_no_schema) {
+		watch.json = true;
+		watch.schema = inference->judge;
+		watch.except = inference->judge_except;
+	}
+	inference->text_watch = stream_watch_new(&watch);
+	inference->text_watched = inference->reasoning_watched = 0;
+	inference->pieces = 0;
+}
+
+static bool fail_watched(struct inference *inference, const struct watch_verdict *verdict, const char *what)
+{
+	struct answer *answer = &inference->answer;
+
+	switch (verdict->check) {
+	case WATCH_NOT_JSON:
+		return answer_fail(answer, FAILURE_SCHEMA_INVALID, "the answer is not JSON: %s; it was ended there, at byte %zu", verdict->detail, verdict->at);
+	case WATCH_SCHEMA:
+		return answer_fail(answer, FAILURE_SCHEMA_INVALID, "the answer does not match the schema: %s; it was ended there, at byte %zu", verdict->detail, verdict->at);
+	case WATCH_SPACE:
+	case WATCH_LOOP:
+		return answer_fail(answer, FAILURE_LOOPED, "the %s loops: %s; it was ended there, at byte %zu (runtimes.%s.watch)", what, verdict->detail, verdict->at,
+				   inference->runtime->config.name);
+	case WATCH_COMPLETE:
+		/* Without its end nobody knows whether the prompt was read whole, nor why it ended: no fact comes of that. */
+		return answer_fail(answer, FAILURE_LOOPED, "the runtime does not end its answer: %s; it was ended there (runtimes.%s.watch)", verdict->detail,
+				   inference->runtime->config.name);
+	case WATCH_FINE:
+	case WATCH_CHECK_COUNT:
+		break;
+	}
+	CHECK(false);
+	return false;
+}
+
+/* False: nothing good can come of this answer any more, and it is not waited for. */
+static bool watch_piece(struct inference *inference)
+{
+	struct answer *answer = &inference->answer;
+	struct bytes text = buffer_bytes(&answer->text), reasoning = buffer_bytes(&answer->reasoning);
+
+	inference->pieces++;
+	if (reasoning.len > inference->reasoning_watched) {
+		struct bytes piece = {reasoning.data + inference->reasoning_watched, reasoning.len - inference->reasoning_watched};
+
+		if (inference->reasoning_watch == NULL) {
+			struct stream_watch_config watch = watch_limits(inference);
+
+			inference->reasoning_watch = stream_watch_new(&watch);
+		}
+		inference->reasoning_watched = reasoning.len;
+		if (!stream_watch_feed(inference->reasoning_watch, piece))
+			return fail_watched(inference, stream_watch_verdict(inference->reasoning_watch), "reasoning");
+	}
+	if (text.len > inference->text_watched) {
+		struct bytes piece = {text.data + inference->text_watched, text.len - inference->text_watched};
+
+		inference->text_watched = text.len;
+		if (!stream_watch_feed(inference->text_watch, piece))
+			return fail_watched(inference, stream_watch_verdict(inference->text_watch), "answer");
+	}
+	return true;
+}
+
 /* ---- The schema ladder ---- */
 
 static void send_request(struct inference *inference);
@@ -735,6 +849,8 @@ static bool on_event(void *arg, const char *name, struct bytes data)
 	if (token) {
 		on_token(inference);
 		tell_text(inference);
+		if (!watch_piece(inference))
+			return false;
 	}
 	if (inference->answer.ended && !had_ended) {
 		inference->phase_kind = PHASE_END;
@@ -836,6 +952,7 @@ static void send_request(struct inference *inference)
 	}
 	inference->transfer_open = true;
 	inference->state = INFERENCE_SENT;
+	start_watch(inference);
 	sse_init(&inference->sse, on_event, inference);
 	lines_init(&inference->lines, on_line, inference);
 	inference->sse_open = true;
@@ -1124,6 +1241,8 @@ void inference_close(struct inference *inference)
 		sse_close(&inference->sse);
 		lines_close(&inference->lines);
 	}
+	stream_watch_free(inference->text_watch);
+	stream_watch_free(inference->reasoning_watch);
 	answer_close(&inference->answer);
 	configuration_release(inference->configuration);
 	configuration_release(inference->sent_under);

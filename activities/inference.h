@@ -5,7 +5,7 @@
  *        │          │             │            │        ▲ └─┤ something was refused: sent again without it (schema_ladder.h)
  *        └──────────┴─────────────┴────────────┴──────────┴─────────┴──▶ over, by inference_cancel() or a failure
  *
- * Counting only where the runtime can. Confirming: the answer is one of the runtime that was asked, as far as can be told.
+ * While the answer comes, stream_watch.h looks whether it can still become good. Counting only where the runtime can. Confirming: the answer is one of the runtime that was asked, as far as can be told.
  *
  * The slot is given back when the transfer is over: reading and grounding an answer keeps nobody waiting. A further attempt
  * can begin only after that, when the connection of this one is gone. New here? Read inference_start(), then on_data(). */
@@ -16,6 +16,7 @@
 #include "activities/runtimes.h"
 #include "activities/schema_ladder.h"
 #include "activities/sse.h"
+#include "activities/stream_watch.h"
 
 enum {
 	INFERENCE_END_MS = 1000, /* after the end marker the rest of the response is waited for this long, no longer */
@@ -43,6 +44,8 @@ struct inference {
 	const struct json *messages;
 	const struct json *schema; /* from schema_ordered(); NULL: free text */
 	const char *schema_name;
+	const struct json *judge; /* what the answer is held against in the end, its members sorted; NULL: nothing. The watch stops what it must refuse */
+	const struct json *judge_except; /* the part of it that accepts everything here, or NULL */
 	struct json *sampling; /* from inference_sampling() */
 	const struct json *required; /* `requireClass`: a class, or {class, mayDiffer}; NULL: none. By inference_require() */
 	inference_cb on_slot; /* fill in `messages`, now or later; then inference_send() or inference_end() */
@@ -85,6 +88,9 @@ struct inference {
 	struct lines lines;
 	bool sse_open; /* both */
 	size_t text_told, reasoning_told; /* bytes of the answer that on_text has */
+	struct stream_watch *text_watch, *reasoning_watch;
+	size_t text_watched, reasoning_watched; /* bytes that they have */
+	unsigned pieces; /* events with text: tokens, or several of them in one */
 	enum { BODY_UNSEEN, BODY_STREAM, BODY_WHOLE, BODY_OTHER } body_kind;
 	char server[256];
 };

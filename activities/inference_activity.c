@@ -223,6 +223,7 @@ int inference_activity_start(struct activities *activities, struct activity *act
 	own->inference.messages = messages;
 	own->inference.schema = schema != NULL ? schema_ordered(arena, schema) : NULL;
 	own->inference.schema_name = "answer";
+	own->inference.judge = schema;
 	own->inference.sampling = sampling;
 	own->inference.on_slot = inference_send;
 	own->inference.on_done = on_done;

@@ -5,7 +5,8 @@
 #include "activities/launch.h"
 #include "workflow/base/json.h"
 
-enum { RUNTIME_CONTEXT_MAX = 1 << 30, RUNTIME_PROBE_EVERY_MIN_MS = 1000 };
+enum { RUNTIME_CONTEXT_MAX = 1 << 30, RUNTIME_PROBE_EVERY_MIN_MS = 1000,
+       /* of `watch` */ RUNTIME_WATCH_WHITE_SPACE_MIN = 32, RUNTIME_WATCH_LOOP_MIN = 256, RUNTIME_WATCH_MAX = 16 << 20 };
 
 /* From the configuration file; borrowed texts live as long as the daemon. */
 struct runtime_config {
@@ -21,6 +22,8 @@ struct runtime_config {
 	int64_t connect_ms, first_token_ms, between_tokens_ms, total_ms; /* defaults 5 s, 120 s, 30 s, 20 min */
 	unsigned retry_attempts; /* attempts in all; default 3 */
 	int64_t retry_floor_ms, retry_cap_ms; /* defaults 500 ms, 60 s */
+	int watch_white_space, watch_loop_bytes; /* stream_watch.h; 0: the defaults there, negative: off */
+	bool watch_no_schema; /* an answer is held against its schema only when it is whole */
 	const struct launch_config *launch; /* NULL: somebody else starts it */
 	int launcher; /* launch: socket of its reprise-launcher; the activities take it over */
 };

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "activities/gates.h"
+#include "activities/stream_watch.h"
 #include "activities/supervisor.h"
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
@@ -1076,6 +1077,10 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 	runtime->config.retry_attempts = config->retry_attempts > 0 ? config->retry_attempts : ATTEMPTS;
 	runtime->config.retry_floor_ms = or_default(config->retry_floor_ms, RETRY_FLOOR_MS);
 	runtime->config.retry_cap_ms = or_default(config->retry_cap_ms, RETRY_CAP_MS);
+	if (config->watch_white_space == 0)
+		runtime->config.watch_white_space = WATCH_WHITE_SPACE;
+	if (config->watch_loop_bytes == 0)
+		runtime->config.watch_loop_bytes = WATCH_LOOP_BYTES;
 	if (config->api_key != NULL)
 		secret_texts_add(&runtime->secrets, config->api_key);
 	runtime->adapter = adapter;

@@ -17,6 +17,7 @@
 #include "activities/curl_loop.h"
 #include "activities/launch.h"
 #include "activities/launcher.h"
+#include "activities/stream_watch.h"
 #include "activities/watchdog.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
@@ -608,6 +609,46 @@ static void read_retry(struct reading *r, const struct json *value, void *target
 		complain(r, false, NULL, "floor (%lld ms) is above cap (%lld ms)", (long long)runtime->retry_floor_ms, (long long)runtime->retry_cap_ms);
 }
 
+/* "off", or a number that leaves room for what people mean. */
+static void read_watch_limit(struct reading *r, const struct json *value, int *limit, int least)
+{
+	if (json_is(value, JSON_STRING) && strcmp(value->string.text, "off") == 0)
+		*limit = -1;
+	else if (!json_is_integer(value) || value->number < least || value->number > RUNTIME_WATCH_MAX)
+		complain(r, false, NULL, "expected off, or a whole number from %d to %d", least, RUNTIME_WATCH_MAX);
+	else
+		*limit = (int)value->number;
+}
+
+static void read_watch_white_space(struct reading *r, const struct json *value, void *target)
+{
+	read_watch_limit(r, value, target, RUNTIME_WATCH_WHITE_SPACE_MIN);
+}
+
+static void read_watch_loop(struct reading *r, const struct json *value, void *target)
+{
+	read_watch_limit(r, value, target, RUNTIME_WATCH_LOOP_MIN);
+}
+
+static void read_watch_schema(struct reading *r, const struct json *value, void *target)
+{
+	if (expect(r, value, JSON_BOOLEAN, "true or false"))
+		*(bool *)target = !value->boolean;
+}
+
+static void read_stream_watch(struct reading *r, const struct json *value, void *target)
+{
+	struct runtime_config *runtime = target;
+	const struct key keys[] = {
+		{"whiteSpace", read_watch_white_space, &runtime->watch_white_space, NULL},
+		{"loopBytes", read_watch_loop, &runtime->watch_loop_bytes, NULL},
+		{"schema", read_watch_schema, &runtime->watch_no_schema, NULL},
+	};
+
+	if (expect(r, value, JSON_OBJECT, "a mapping with whiteSpace, loopBytes and schema"))
+		take_keys(r, value, keys, COUNT_OF(keys));
+}
+
 static void read_secret_name(struct reading *r, const struct json *value, void *target)
 {
 	const struct key keys[] = {{"secret", read_text, target, NULL}};
@@ -1076,6 +1117,7 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 	*runtime = (struct runtime_config){
 		.name = name, .concurrency = 1, .connect_ms = 5000, .first_token_ms = 120000, .between_tokens_ms = 30000, .total_ms = 20 * 60 * 1000,
 		.retry_attempts = 3, .retry_floor_ms = 500, .retry_cap_ms = 60000, .probe_every_ms = 5 * 60 * 1000,
+		.watch_white_space = WATCH_WHITE_SPACE, .watch_loop_bytes = WATCH_LOOP_BYTES,
 	};
 	const struct key keys[] = {
 		{"kind", read_kind, &runtime->kind, NULL},
@@ -1088,6 +1130,7 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 		{"sampling", read_sampling, &runtime->sampling, NULL},
 		{"timeouts", read_timeouts, runtime, NULL},
 		{"retry", read_retry, runtime, NULL},
+		{"watch", read_stream_watch, runtime, NULL},
 		{"apiKey", read_secret_name, &secret, NULL},
 		{"launch", read_launch, &runtime->launch, NULL},
 	};
@@ -1686,9 +1729,14 @@ static struct json *launch_json(const struct launch_config *launch, struct arena
 	return json;
 }
 
+static struct json *watch_limit_json(int limit, struct arena *arena)
+{
+	return limit < 0 ? json_text(arena, "off") : json_number(arena, limit);
+}
+
 static struct json *runtime_json(const struct runtime_config *runtime, struct arena *arena)
 {
-	struct json *json = json_object(arena), *timeouts = json_object(arena), *retry = json_object(arena);
+	struct json *json = json_object(arena), *timeouts = json_object(arena), *retry = json_object(arena), *watch = json_object(arena);
 
 	json_set_text(arena, json, "kind", runtime->kind);
 	json_set_text(arena, json, "url", runtime->url);
@@ -1714,6 +1762,10 @@ static struct json *runtime_json(const struct runtime_config *runtime, struct ar
 	set_duration(arena, retry, "floor", runtime->retry_floor_ms);
 	set_duration(arena, retry, "cap", runtime->retry_cap_ms);
 	json_set(arena, json, "retry", retry);
+	json_set(arena, watch, "whiteSpace", watch_limit_json(runtime->watch_white_space, arena));
+	json_set(arena, watch, "loopBytes", watch_limit_json(runtime->watch_loop_bytes, arena));
+	json_set_boolean(arena, watch, "schema", !runtime->watch_no_schema);
+	json_set(arena, json, "watch", watch);
 	json_set_boolean(arena, json, "hasApiKey", runtime->api_key != NULL);
 	if (runtime->launch)
 		json_set(arena, json, "launch", launch_json(runtime->launch, arena));

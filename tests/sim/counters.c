@@ -125,8 +125,8 @@ void counters_print(const struct counters *counters, uint64_t connections, uint6
 	buffer_printf(out, "{\"requests\":%llu", (unsigned long long)counters->requests);
 	for (int i = 0; i < OUTCOME_COUNT; i++)
 		buffer_printf(out, ",\"%s\":%llu", outcome_names[i], (unsigned long long)counters->outcomes[i]);
-	buffer_printf(out, ",\"inFlight\":%llu,\"maxInFlight\":%llu,\"connections\":%llu,\"connectionsRefused\":%llu",
-		(unsigned long long)counters->in_flight, (unsigned long long)counters->in_flight_max,
+	buffer_printf(out, ",\"inFlight\":%llu,\"maxInFlight\":%llu,\"bodyBytes\":%llu,\"connections\":%llu,\"connectionsRefused\":%llu",
+		(unsigned long long)counters->in_flight, (unsigned long long)counters->in_flight_max, (unsigned long long)counters->body_bytes,
 		(unsigned long long)connections, (unsigned long long)connections_refused);
 	buffer_add_text(out, ",\"faults\":{");
 	for (int i = FAULT_NONE + 1; i < FAULT_KIND_COUNT; i++) {

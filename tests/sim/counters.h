@@ -41,6 +41,7 @@ struct counters {
 	uint64_t outcomes[OUTCOME_COUNT];
 	uint64_t faults[FAULT_KIND_COUNT]; /* applied, whatever the outcome */
 	uint64_t in_flight, in_flight_max;
+	uint64_t body_bytes; /* of answers that have ended, however: as many as were handed to the kernel or stood ready for it */
 	uint64_t epoch; /* grows with each reset: what started before is not counted after */
 	struct tally sections, keys;
 	struct buffer last_request; /* the body; empty: none yet */

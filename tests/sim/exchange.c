@@ -90,6 +90,7 @@ static void count_outcome(struct exchange *exchange, enum outcome outcome)
 	if (exchange->epoch == counters->epoch) {
 		counters->outcomes[outcome]++;
 		counters->in_flight--;
+		counters->body_bytes += exchange->body_bytes;
 		if (outcome == OUTCOME_COMPLETED) {
 			if (exchange->section != NULL)
 				exchange->section->completed++;
