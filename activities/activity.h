@@ -37,7 +37,9 @@ struct activity_result {
 	const struct json *output; /* what the task gives; not ok: NULL, or what stands for a section that failed (onFailure continue) */
 	/* The attempt's record, always there: {"stages": {name: µs}, "usage"?, "finishReason"?, "model"?, "runtime"?,
 	 * "configuration"?: {"sha256"}, "status"?, "connections"?, "simulated"?, "detail"?,
-	 * "schema"?: {"sent": schema_rung_name(), "refused": [{"rung", "status", "detail"}]} where it was not sent as it is}. */
+	 * "schema"?: {"sent": schema_rung_name(), "refused": [{"rung", "status", "detail"}]} where it was not sent as it is,
+	 * "watch"?: {"check": watch_check_name(), "of": "text" or "reasoning", "at", "valueEnd"?, "pieces", "savedTokensAtMost"?} where the answer was
+	 * ended before its end}. */
 	struct json *record;
 	struct bytes request, response; /* bodies as sent and as received (after transfer decoding); empty when none */
 	struct bytes document; /* ACTIVITY_SECTIONS: bytes of an inline document that the journal must keep first */

@@ -1181,22 +1181,9 @@ const struct watch_verdict *stream_watch_verdict(const struct stream_watch *watc
 	return &watch->verdict;
 }
 
-static bool read_byte(struct stream_watch *watch, uint8_t c)
+/* Most answers end before a loop could be one: those pay nothing for it. */
+static bool look_for_loops(struct stream_watch *watch, uint8_t c)
 {
-	bool fine;
-
-	if (watch->config.json) {
-		fine = read_json(watch, c);
-		if (watch->place != IN_TEXT && watch->place != IN_ESCAPE && watch->place != IN_HEX && watch->place != BEFORE_LOW && watch->place != BEFORE_LOW_U)
-			watch->line_start = watch->at + 1;
-	} else {
-		fine = count_white_space(watch, is_json_space(c), true);
-		if (c == '\n' || c == '}' || c == ']') /* JSON that nobody asked for has rows, too */
-			watch->line_start = watch->at + 1;
-	}
-	if (!fine || watch->config.loop_bytes == 0)
-		return fine;
-	/* Most answers end before a loop could be one: those pay nothing for it. */
 	if (watch->loops == NULL) {
 		if (watch->at < watch->config.loop_bytes / 2)
 			return true;
@@ -1205,12 +1192,71 @@ static bool read_byte(struct stream_watch *watch, uint8_t c)
 	return read_loops(watch, c);
 }
 
+static bool is_in_text(const struct stream_watch *watch)
+{
+	return watch->place == IN_TEXT || watch->place == IN_ESCAPE || watch->place == IN_HEX || watch->place == BEFORE_LOW || watch->place == BEFORE_LOW_U;
+}
+
+static bool read_byte(struct stream_watch *watch, uint8_t c)
+{
+	bool fine;
+
+	if (watch->config.json) {
+		fine = read_json(watch, c);
+		if (!is_in_text(watch))
+			watch->line_start = watch->at + 1;
+	} else {
+		fine = count_white_space(watch, is_json_space(c), true);
+		if (c == '\n' || c == '}' || c == ']') /* JSON that nobody asked for has rows, too */
+			watch->line_start = watch->at + 1;
+	}
+	return fine && (watch->config.loop_bytes == 0 || look_for_loops(watch, c));
+}
+
+/* Over the bytes of a name or string that stand for themselves and that nothing is said of, since they are most of an answer: what read_byte() would
+ * do for each. Returns how many; *fine: no loop was found at the last one. */
+static size_t read_plain(struct stream_watch *watch, struct bytes piece, bool *fine)
+{
+	size_t most = (size_t)watch->config.white_space * WATCH_TEXT_WHITE_SPACE_TIMES, n = 0, white_space = watch->white_space, half = watch->config.loop_bytes / 2;
+	bool looks = watch->loops != NULL;
+
+	if (!watch->is_name && (has_choices(&watch->scalar) || watch->scalar.length_most < INFINITY))
+		return 0;
+	if (watch->config.loop_bytes != 0 && !looks) /* up to where they begin to be looked for */
+		piece.len = watch->at >= half ? 0 : piece.len < half - watch->at ? piece.len : half - watch->at;
+	while (n < piece.len && *fine) {
+		uint8_t c = piece.data[n];
+
+		if (c < 0x20 || c == '"' || c == '\\' || (c == ' ' && most != 0 && white_space >= most))
+			break;
+		white_space = c == ' ' ? white_space + 1 : 0;
+		watch->characters += (c & 0xC0) != 0x80;
+		n++;
+		if (looks) {
+			*fine = read_loops(watch, c);
+			watch->at += *fine;
+		}
+	}
+	if (watch->is_name && watch->text_len < sizeof(watch->name))
+		memcpy(watch->name + watch->text_len, piece.data, n < sizeof(watch->name) - watch->text_len ? n : sizeof(watch->name) - watch->text_len);
+	watch->text_len += n;
+	watch->white_space = white_space;
+	if (!looks)
+		watch->at += n;
+	return n;
+}
+
 bool stream_watch_feed(struct stream_watch *watch, struct bytes piece)
 {
-	for (size_t i = 0; i < piece.len && watch->verdict.check == WATCH_FINE; i++) {
-		if (!read_byte(watch, piece.data[i]))
-			return false;
-		watch->at++;
+	bool fine = watch->verdict.check == WATCH_FINE;
+
+	for (size_t i = 0; i < piece.len && fine; i++) {
+		if (watch->place == IN_TEXT)
+			i += read_plain(watch, (struct bytes){piece.data + i, piece.len - i}, &fine);
+		if (!fine || i == piece.len)
+			break;
+		fine = read_byte(watch, piece.data[i]);
+		watch->at += fine;
 	}
-	return watch->verdict.check == WATCH_FINE;
+	return fine;
 }

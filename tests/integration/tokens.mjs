@@ -117,7 +117,7 @@ await test('as text: the place, the words, side by side where sections are asked
 });
 
 await test('a watcher that does not read holds up nobody, and has what is there when it reads again', async () => {
-	const long = 'x'.repeat(1 << 20);
+	const long = Array.from({ length: 1 << 17 }, (_, i) => `${i}`.padStart(8)).join('');
 	const asked = request({ socketPath: daemon.socket, path: '/v1/runs/slow/tokens', headers: { Accept: 'text/event-stream' } });
 	await sim.script({ answer: { mode: 'fixed', answers: [{ text: `${long}${long}` }] }, cadence: { firstByteMs: 300, tokensPerChunk: 4096 } });
 	await infer('slow');

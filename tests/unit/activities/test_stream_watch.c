@@ -545,7 +545,7 @@ static struct json *make_schema(struct maker *maker, unsigned depth)
 			for (unsigned k = 0; k < COUNT_OF(names); k++)
 				if (choose(maker, 2) == 0)
 					json_set(arena, list, names[k], make_schema(maker, depth - 1));
-			json_set(arena, schema, choose(maker, 8) == 0 ? "patternProperties" : "properties", list);
+			json_set(arena, schema, choose(maker, 3) == 0 ? "patternProperties" : "properties", list);
 			break;
 		case 7:
 			json_set(arena, schema, inner[choose(maker, COUNT_OF(inner))], make_schema(maker, depth - 1));

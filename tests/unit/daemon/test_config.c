@@ -45,6 +45,7 @@ START_TEST(whole_configuration_is_read)
 		"    sampling: {temperature: 0.6, topP: 0.95, seed: 42, maxTokens: 2048, stop: [x, y]}\n"
 		"    timeouts: {connect: 5s, firstToken: 120s, betweenTokens: 250ms, total: PT20M}\n"
 		"    retry: {attempts: 5, floor: 1s, cap: 2m}\n"
+		"    watch: {whiteSpace: off, loopBytes: 4096, schema: false}\n"
 		"    apiKey: {secret: the-key}\n"
 		"  judge: {kind: simulator}\n"
 		"secrets: {the-key: {env: TEST_SECRET, hosts: [127.0.0.1]}}\n"
@@ -76,6 +77,12 @@ START_TEST(whole_configuration_is_read)
 	ck_assert_uint_eq(runtime->retry_attempts, 5);
 	ck_assert_int_eq(runtime->retry_floor_ms, 1000);
 	ck_assert_int_eq(runtime->retry_cap_ms, 120000);
+	ck_assert_int_eq(runtime->watch_white_space, -1);
+	ck_assert_int_eq(runtime->watch_loop_bytes, 4096);
+	ck_assert(runtime->watch_no_schema);
+	ck_assert_int_eq(config->runtimes[1].watch_white_space, 512);
+	ck_assert_int_eq(config->runtimes[1].watch_loop_bytes, 2048);
+	ck_assert(!config->runtimes[1].watch_no_schema);
 	ck_assert(json_get_number(runtime->sampling, "seed", 0) == 42);
 	ck_assert(!config->runtime_starts_simulator[0]);
 	ck_assert(config->runtime_starts_simulator[1]);
@@ -163,6 +170,11 @@ static const struct mistake {
 	{"runtimes:\n  a: {kind: simulator, timeouts: {total: 0s}}\n", 2, 42, "longer than nothing"},
 	{"runtimes:\n  a: {kind: simulator, timeouts: {first: 5s}}\n", 2, 35, "unknown key 'first'"},
 	{"runtimes:\n  a: {kind: simulator, retry: {attempts: 0}}\n", 2, 42, "from 1 to 1000"},
+	{"runtimes:\n  a: {kind: simulator, watch: {whiteSpace: 31}}\n", 2, 44, "off, or a whole number from 32 to 16777216"},
+	{"runtimes:\n  a: {kind: simulator, watch: {loopBytes: 255}}\n", 2, 43, "off, or a whole number from 256 to 16777216"},
+	{"runtimes:\n  a: {kind: simulator, watch: {loopBytes: 16777217}}\n", 2, 43, "off, or a whole number from 256"},
+	{"runtimes:\n  a: {kind: simulator, watch: {schema: off}}\n", 2, 40, "true or false"},
+	{"runtimes:\n  a: {kind: simulator, watch: {loops: off}}\n", 2, 32, "unknown key 'loops'"},
 	{"runtimes:\n  a: {kind: simulator, retry: {floor: 10s, cap: 1s}}\n", 2, 31, "above cap"},
 	{"runtimes:\n  a: {kind: simulator, sampling: {temperature: hot}}\n", 2, 48, "from 0 to 10"},
 	{"runtimes:\n  a: {kind: simulator, sampling: {topp: 1}}\n", 2, 35, "unknown key 'topp'"},
