@@ -91,6 +91,7 @@ struct stream_watch {
 	struct part parts[WATCH_SCHEMAS_MAX]; /* of the value that begins */
 	unsigned part_count;
 
+	bool is_plain; /* a name, or a string of which nothing is said but how short it may be */
 	size_t text_len; /* bytes of the string, decoded */
 	size_t characters;
 	unsigned hex_count;
@@ -173,22 +174,28 @@ enum keyword {
 	KEYWORD_MINIMUM, KEYWORD_MAXIMUM, KEYWORD_ABOVE, KEYWORD_BELOW,
 };
 
+/* By length, so that few are compared. */
 static const struct {
 	const char *text;
+	size_t len;
 	enum keyword keyword;
 } keywords[] = {
-	{"$id", KEYWORD_ID}, {"$ref", KEYWORD_REF}, {"$schema", KEYWORD_SCHEMA}, {"type", KEYWORD_TYPE}, {"enum", KEYWORD_ENUM}, {"const", KEYWORD_CONST},
-	{"items", KEYWORD_ITEMS}, {"anyOf", KEYWORD_ANY_OF}, {"oneOf", KEYWORD_ONE_OF}, {"allOf", KEYWORD_ALL_OF}, {"required", KEYWORD_REQUIRED},
-	{"minItems", KEYWORD_ITEMS_MIN}, {"maxItems", KEYWORD_ITEMS_MAX}, {"minLength", KEYWORD_LENGTH_MIN}, {"maxLength", KEYWORD_LENGTH_MAX},
-	{"minimum", KEYWORD_MINIMUM}, {"maximum", KEYWORD_MAXIMUM}, {"properties", KEYWORD_PROPERTIES}, {"prefixItems", KEYWORD_PREFIX_ITEMS},
-	{"minProperties", KEYWORD_MEMBERS_MIN}, {"maxProperties", KEYWORD_MEMBERS_MAX}, {"exclusiveMinimum", KEYWORD_ABOVE},
-	{"exclusiveMaximum", KEYWORD_BELOW}, {"patternProperties", KEYWORD_PATTERNS}, {"additionalProperties", KEYWORD_ADDITIONAL},
+#define KEYWORD(text, keyword) {text, sizeof(text) - 1, keyword}
+	KEYWORD("$id", KEYWORD_ID), KEYWORD("type", KEYWORD_TYPE), KEYWORD("enum", KEYWORD_ENUM), KEYWORD("$ref", KEYWORD_REF),
+	KEYWORD("items", KEYWORD_ITEMS), KEYWORD("const", KEYWORD_CONST), KEYWORD("anyOf", KEYWORD_ANY_OF), KEYWORD("oneOf", KEYWORD_ONE_OF),
+	KEYWORD("allOf", KEYWORD_ALL_OF), KEYWORD("minimum", KEYWORD_MINIMUM), KEYWORD("maximum", KEYWORD_MAXIMUM), KEYWORD("$schema", KEYWORD_SCHEMA),
+	KEYWORD("required", KEYWORD_REQUIRED), KEYWORD("minItems", KEYWORD_ITEMS_MIN), KEYWORD("maxItems", KEYWORD_ITEMS_MAX),
+	KEYWORD("minLength", KEYWORD_LENGTH_MIN), KEYWORD("maxLength", KEYWORD_LENGTH_MAX), KEYWORD("properties", KEYWORD_PROPERTIES),
+	KEYWORD("prefixItems", KEYWORD_PREFIX_ITEMS), KEYWORD("minProperties", KEYWORD_MEMBERS_MIN), KEYWORD("maxProperties", KEYWORD_MEMBERS_MAX),
+	KEYWORD("exclusiveMinimum", KEYWORD_ABOVE), KEYWORD("exclusiveMaximum", KEYWORD_BELOW), KEYWORD("patternProperties", KEYWORD_PATTERNS),
+	KEYWORD("additionalProperties", KEYWORD_ADDITIONAL),
+#undef KEYWORD
 };
 
 static enum keyword find_keyword(const struct json_member *member)
 {
-	for (size_t i = 0; i < COUNT_OF(keywords); i++)
-		if (keywords[i].text[0] == member->name[0] && strcmp(keywords[i].text, member->name) == 0)
+	for (size_t i = 0; i < COUNT_OF(keywords) && keywords[i].len <= member->name_len; i++)
+		if (keywords[i].len == member->name_len && memcmp(keywords[i].text, member->name, member->name_len) == 0)
 			return keywords[i].keyword;
 	return KEYWORD_OTHER;
 }
@@ -253,11 +260,20 @@ static const struct json *resolve(struct stream_watch *watch, const struct json 
 /* A schema's word for a type, as a bit of our types. *integer: it was "integer". */
 static unsigned read_type_word(const struct json *word, bool *integer)
 {
+	enum json_type type;
+
 	if (word->type != JSON_STRING)
 		return TYPE_ALL;
-	for (unsigned i = JSON_NULL; i <= JSON_OBJECT; i++)
-		if (strcmp(word->string.text, json_type_name((enum json_type)i)) == 0)
-			return 1u << i;
+	switch (word->string.text[0]) {
+	case 's': type = JSON_STRING; break;
+	case 'o': type = JSON_OBJECT; break;
+	case 'a': type = JSON_ARRAY; break;
+	case 'b': type = JSON_BOOLEAN; break;
+	case 'n': type = word->string.len == strlen("null") ? JSON_NULL : JSON_NUMBER; break;
+	default: type = JSON_NUMBER; break;
+	}
+	if (strcmp(word->string.text, json_type_name(type)) == 0)
+		return 1u << type;
 	if (strcmp(word->string.text, "integer") != 0)
 		return TYPE_ALL;
 	*integer = true;
@@ -614,6 +630,7 @@ static bool has_choices(const struct scalar *scalar)
 static void begin_text(struct stream_watch *watch, bool is_name)
 {
 	watch->is_name = is_name;
+	watch->is_plain = is_name || (!has_choices(&watch->scalar) && !(watch->scalar.length_most < INFINITY));
 	watch->text_len = 0;
 	watch->characters = 0;
 	watch->place = IN_TEXT;
@@ -921,8 +938,8 @@ static bool end_name(struct stream_watch *watch)
 				return stop(watch, WATCH_NOT_JSON, "json-duplicate: the member \"%.*s\" again", (int)(len < 100 ? len : 100), watch->name);
 			level->names_seen |= (uint64_t)1 << index;
 		}
-		for (size_t k = 0; k < json_count(part->required) && k < WATCH_REQUIRED_MAX; k++) {
-			const struct json *name = json_at(part->required, k);
+		for (size_t k = 0; part->required != NULL && k < part->required->array.count && k < WATCH_REQUIRED_MAX; k++) {
+			const struct json *name = part->required->array.items[k];
 
 			if (name->type == JSON_STRING && name->string.len == len && memcmp(name->string.text, watch->name, len) == 0)
 				part->seen |= (uint64_t)1 << k;
@@ -1194,7 +1211,7 @@ static bool look_for_loops(struct stream_watch *watch, uint8_t c)
 
 static bool is_in_text(const struct stream_watch *watch)
 {
-	return watch->place == IN_TEXT || watch->place == IN_ESCAPE || watch->place == IN_HEX || watch->place == BEFORE_LOW || watch->place == BEFORE_LOW_U;
+	return watch->place >= IN_TEXT && watch->place <= BEFORE_LOW_U;
 }
 
 static bool read_byte(struct stream_watch *watch, uint8_t c)
@@ -1220,8 +1237,6 @@ static size_t read_plain(struct stream_watch *watch, struct bytes piece, bool *f
 	size_t most = (size_t)watch->config.white_space * WATCH_TEXT_WHITE_SPACE_TIMES, n = 0, white_space = watch->white_space, half = watch->config.loop_bytes / 2;
 	bool looks = watch->loops != NULL;
 
-	if (!watch->is_name && (has_choices(&watch->scalar) || watch->scalar.length_most < INFINITY))
-		return 0;
 	if (watch->config.loop_bytes != 0 && !looks) /* up to where they begin to be looked for */
 		piece.len = watch->at >= half ? 0 : piece.len < half - watch->at ? piece.len : half - watch->at;
 	while (n < piece.len && *fine) {
@@ -1251,7 +1266,7 @@ bool stream_watch_feed(struct stream_watch *watch, struct bytes piece)
 	bool fine = watch->verdict.check == WATCH_FINE;
 
 	for (size_t i = 0; i < piece.len && fine; i++) {
-		if (watch->place == IN_TEXT)
+		if (watch->place == IN_TEXT && watch->is_plain)
 			i += read_plain(watch, (struct bytes){piece.data + i, piece.len - i}, &fine);
 		if (!fine || i == piece.len)
 			break;
