@@ -6,6 +6,7 @@
 
 #include "activities/candidates.h"
 #include "activities/inference.h"
+#include "activities/supervisor.h"
 #include "activities/text.h"
 #include "workflow/base/check.h"
 #include "workflow/base/reproducibility.h"
@@ -38,6 +39,8 @@ static struct json *make_output(struct gate_work *own, const char *outcome)
 
 	json_set(arena, output, "phase", json_copy(arena, json_get(own->ask, "phase")));
 	json_set(arena, output, "index", json_copy(arena, json_get(own->ask, "index")));
+	if (own->inference.slot.solo_width > 0)
+		json_set_number(arena, output, "inFlight", own->inference.slot.solo_width);
 	json_set_text(arena, output, "outcome", outcome);
 	json_set_text(arena, output, "runtime", own->inference.runtime->config.name);
 	json_set_boolean(arena, output, "schema", own->inference.schema != NULL);
@@ -154,13 +157,30 @@ static void change_seed(struct arena *arena, struct json *sampling, unsigned ind
 
 /* One gate is one key: its asks differ in nothing but the last iteration. Gates of a loop around them are others; what tells them apart stands where no
  * long reference pushes it over the key's end. */
-static const char *make_key(struct arena *arena, const struct activity *activity)
+static const char *make_key(struct arena *arena, const struct activity *activity, bool grouped)
 {
 	const char *step = activity->step_id, *iterations = strrchr(step, '#');
 
 	CHECK(iterations != NULL); /* an ask is an iteration */
 	const char *last = strrchr(iterations, '.');
+	while (grouped && last != NULL && last > iterations && *--last != '.') /* nor of its group */
+		;
+	last = last == iterations ? NULL : last;
 	return arena_printf(arena, "%s%.*s %.*s", activity->run_id, last != NULL ? (int)(last - iterations) : 0, iterations, (int)(iterations - step), step);
+}
+
+/* What the runtime cannot do is told before anything is asked. */
+static bool refuse_phases(const struct runtime *runtime, const struct json *plan, struct error *error)
+{
+	const struct json *phases = json_get(plan, "phases");
+	double width = json_get_number(plan, "concurrent", 1);
+
+	for (size_t i = 0; i < json_count(phases); i++)
+		if (strcmp(json_at(phases, i)->string.text, "reload") == 0 && runtime->supervisor == NULL)
+			return error_set(error, ERR_INVALID, "phase reload: the daemon does not launch runtime %s (launch), so it cannot load it anew", runtime->config.name) != 0;
+	if (width > runtime->config.concurrency)
+		return error_set(error, ERR_INVALID, "concurrent %.0f: runtime %s takes %u requests at once (concurrency)", width, runtime->config.name, runtime->config.concurrency) != 0;
+	return false;
 }
 
 int gate_activity_start(struct activities *activities, struct activity *activity, struct error *error)
@@ -171,12 +191,15 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 	struct runtime *runtime = runtime_get(activities, name);
 	struct gate_work *own;
 	struct json *sampling;
+	bool reload = json_get_boolean(ask, "reload", false) && activity->attempt == 1;
 
 	if (name == NULL || phase == NULL)
 		return error_set(error, ERR_INVALID, "the gate's plan lacks `runtime`, or the ask its `phase`");
 	if (runtime == NULL)
 		return runtime_refuse_name(activities, name, error);
-	schema = strcmp(phase, "between") != 0 ? json_get(json_get(plan, "schema"), "document") : NULL;
+	if (refuse_phases(runtime, plan, error))
+		return (int)error->code;
+	schema = strcmp(phase, "between") != 0 && strcmp(phase, "withoutSchema") != 0 ? json_get(json_get(plan, "schema"), "document") : NULL;
 	if (schema != NULL)
 		schema = schema_ordered(arena, schema);
 	messages = make_messages(arena, plan, ask, schema);
@@ -202,8 +225,13 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 	own->inference.sampling = sampling;
 	own->inference.on_slot = inference_send;
 	own->inference.on_done = on_done;
-	own->inference.slot.solo = make_key(arena, activity);
+	own->inference.slot.solo = make_key(arena, activity, json_get(plan, "phases") != NULL);
+	if (strcmp(phase, "concurrent") == 0)
+		own->inference.slot.solo_width = (unsigned)json_get_number(plan, "concurrent", 1);
 	own->inference.slot.solo_last = json_get_boolean(ask, "last", false);
+	/* Then its slot waits until the runtime is ready again, and the lane is kept for it. */
+	if (reload)
+		supervisor_reload(runtime->supervisor, "a gate measures what a reload changes");
 	inference_start(&own->inference);
 	return 0;
 }

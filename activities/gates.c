@@ -73,7 +73,8 @@ static struct json *compare(const struct inference *inference, const struct json
 	digest_text(&digest, text);
 	add_if(arena, differs, sampling == NULL || strcmp(sampling, text) != 0, "sampling");
 	add_if(arena, differs, json_get_boolean(conditions, "schema", false) != (inference->schema != NULL), "schema");
-	add_if(arena, differs, json_get_number(conditions, "requestsInFlight", 1) == 1 && !alone, "requestsInFlight");
+	/* A gate with several in flight has measured one alone as well. */
+	add_if(arena, differs, json_get_number(conditions, "requestsInFlight", 1) < (alone ? 1 : inference->runtime->config.concurrency), "requestsInFlight");
 	/* The same configuration in another process is what the comparison is about; where nothing tells one from the other, neither do we. */
 	add_if(arena, differs, strcmp(instance != NULL ? instance : "", inference->instance.id) != 0, "instance");
 	add_if(arena, differs, cache == NULL || strcmp(cache, cache_path_of(inference)) != 0, "cachePath");

@@ -6,6 +6,7 @@
 #include "workflow/base/reproducibility.h"
 
 #define GATE_WORKFLOW "reprise/gate:1.0.0"
+#define GATE_PHASES_WORKFLOW "reprise/gate:1.1.0"
 
 enum { ANSWER_TEXT_WIDTH = 60, REQUESTS_MIN = 2 /* equal answers are counted */ };
 
@@ -34,15 +35,54 @@ static int read_request(struct command *command, struct json **request)
 }
 
 /* With a schema the same call is written out: a schema is checked when its definition comes in. */
-static struct json *definition_with_schema(struct command *command, struct json *schema)
+static struct json *definition_with_schema(struct command *command, struct json *schema, bool in_phases)
 {
 	static const char *const names[][2] = {{"runtime", "${ .runtime }"}, {"requests", "${ .requests }"}, {"seeds", "${ .seeds }"}, {"between", "${ .between }"},
 					       {"messages", "${ .request.messages }"}, {"prompt", "${ .request.prompt }"}, {"sampling", "${ .request.sampling }"}};
 	struct json *with = json_object(&command->arena);
 
+	if (in_phases) {
+		json_set_text(&command->arena, with, "phases", "${ .phases }");
+		json_set_text(&command->arena, with, "concurrent", "${ .concurrent }");
+	}
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		json_set_text(&command->arena, with, names[i][0], names[i][1]);
 	return make_call_definition(&command->arena, "gate-with-schema", "gate", "reproducibility-gate", with, schema);
+}
+
+/* --phases a,b,c; --concurrent N alone asks for its phase. */
+static int read_phases(struct command *command, struct json *input)
+{
+	static const char *const known[] = {GATE_PHASES};
+	const char *text = command_option(command, "phases"), *concurrent = command_option(command, "concurrent");
+	struct json *phases = json_array(&command->arena);
+	uint64_t width = 0;
+	bool has_concurrent = false;
+	int status;
+
+	if (text == NULL && concurrent == NULL)
+		return STATUS_OK;
+	if ((status = command_number(command, "concurrent", GATE_CONCURRENT_MAX, &width)) != STATUS_OK)
+		return status;
+	if (concurrent != NULL && width < 2)
+		return command_fail(command, STATUS_USAGE, NULL, "--concurrent %s: 2 to %d are possible", concurrent, GATE_CONCURRENT_MAX);
+	while (text != NULL && *text != '\0') {
+		size_t len = strcspn(text, ","), k = 0;
+
+		while (k < sizeof known / sizeof *known && (strlen(known[k]) != len || strncmp(known[k], text, len) != 0))
+			k++;
+		if (k == sizeof known / sizeof *known)
+			return command_fail(command, STATUS_USAGE, NULL, "--phases %.*s: interleaved, withoutSchema, concurrent and reload are possible, with commas between", (int)len, text);
+		has_concurrent |= strcmp(known[k], "concurrent") == 0;
+		json_add(&command->arena, phases, json_text(&command->arena, known[k]));
+		text += len + (text[len] == ',');
+	}
+	if (concurrent != NULL && !has_concurrent)
+		json_add(&command->arena, phases, json_text(&command->arena, "concurrent"));
+	json_set(&command->arena, input, "phases", phases);
+	if (concurrent != NULL)
+		json_set_number(&command->arena, input, "concurrent", (double)width);
+	return STATUS_OK;
 }
 
 static int make_input(struct command *command, const char *runtime, const struct json *request, struct json **input)
@@ -69,6 +109,8 @@ static int make_input(struct command *command, const char *runtime, const struct
 			return command_fail(command, STATUS_USAGE, NULL, "--between: a prompt is empty, or not UTF-8");
 		json_add(arena, between, json_text(arena, text));
 	}
+	if ((status = read_phases(command, *input)) != STATUS_OK)
+		return status;
 	if (json_count(between) > 0)
 		json_set(arena, *input, "between", between);
 	if (request != NULL) {
@@ -144,7 +186,9 @@ static void print_report(struct command *command, const struct json *report)
 	if (json_get(report, "upperBound95") != NULL)
 		output_line(&command->output, "worth       another answer may still come in up to %s of requests (95 %% upper bound)", percent(arena, json_get_number(report, "upperBound95", 1)));
 	print_phases(command, report);
-	output_line(&command->output, "conditions  one request in flight, %s schema, cache %s", json_get_boolean(json_get(report, "conditions"), "schema", false) ? "with a" : "no",
+	output_line(&command->output, "conditions  %s in flight, %s schema, cache %s", json_get_number(json_get(report, "conditions"), "requestsInFlight", 1) > 1 ?
+			arena_printf(arena, "one request, and %.0f together,", json_get_number(json_get(report, "conditions"), "requestsInFlight", 1)) : "one request",
+		    json_get_boolean(json_get(report, "conditions"), "schema", false) ? "with a" : "no",
 		    cache == NULL || strcmp(cache, "unknown") == 0 ? "not told" : strcmp(cache, "none") == 0 ? "not used" : "used");
 	if (json_get(report, "firstDifference") != NULL)
 		output_line(&command->output, "difference  from byte %.0f on", json_get_number(report, "firstDifference", 0));
@@ -181,9 +225,9 @@ int command_gate(struct command *command)
 	if (id == NULL)
 		id = new_run_id(command);
 	if (json_get(request, "schema") != NULL)
-		json_set(arena, body, "definition", definition_with_schema(command, json_get(request, "schema")));
+		json_set(arena, body, "definition", definition_with_schema(command, json_get(request, "schema"), json_get(input, "phases") != NULL));
 	else
-		json_set_text(arena, body, "definition", GATE_WORKFLOW);
+		json_set_text(arena, body, "definition", json_get(input, "phases") != NULL ? GATE_PHASES_WORKFLOW : GATE_WORKFLOW);
 	json_set_text(arena, body, "id", id);
 	json_set(arena, body, "input", input);
 	if (labels != NULL)
@@ -208,5 +252,5 @@ int command_gate(struct command *command)
 	enum reproducibility_class class;
 	if (!reproducibility_class_parse(json_get_text(report, "class"), &class) || class < CLASS_UNSTABLE)
 		return STATUS_ERROR;
-	return json_get_number(report, "distinct", 0) > 1 ? STATUS_NOT_REPRODUCIBLE : STATUS_OK;
+	return json_get_number(report, "distinct", 0) > 1 || class == CLASS_SOLO_ONLY ? STATUS_NOT_REPRODUCIBLE : STATUS_OK;
 }

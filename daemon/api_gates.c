@@ -89,9 +89,13 @@ static void make_submission(struct api_body *body)
 		error_set(&body->error, ERR_INVALID, "request.schema: a schema is part of a definition; submit one with `call: reproducibility-gate`");
 		return;
 	}
+	if (json_get(body->json, "concurrent") && !json_get(body->json, "phases")) {
+		error_set(&body->error, ERR_INVALID, "concurrent is of a phase that is not asked for: add phases: [concurrent]");
+		return;
+	}
 	submission = json_object(&request->arena);
 	input = json_copy(&request->arena, body->json);
-	json_set_text(&request->arena, submission, "definition", "reprise/gate:1.0.0");
+	json_set_text(&request->arena, submission, "definition", json_get(body->json, "phases") ? "reprise/gate:1.1.0" : "reprise/gate:1.0.0");
 	for (size_t i = 0; i < 2; i++) {
 		const char *name = i == 0 ? "id" : "labels";
 		if (json_get(body->json, name))
@@ -120,7 +124,7 @@ void api_add_gate(struct daemon *daemon, struct request *request, const char *co
 {
 	struct api_body *body = arena_zero(&request->arena, sizeof *body);
 
-	*body = (struct api_body){.daemon = daemon, .request = request, .names = "runtime requests seeds request between id labels", .prepare = make_submission, .on_done = submit_gate,
+	*body = (struct api_body){.daemon = daemon, .request = request, .names = "runtime requests seeds request between phases concurrent id labels", .prepare = make_submission, .on_done = submit_gate,
 				  .parameters = parameters};
 	api_take_body(body);
 }

@@ -51,5 +51,26 @@ const char *const built_in_definitions[] = {
 	"        prompt: '${ .request.prompt }'\n"
 	"        sampling: '${ .request.sampling }'\n"
 	"        between: '${ .between }'\n",
+
+	"# reprise gate RUNTIME --phases …\n"
+	"document:\n"
+	"  dsl: '1.0.3'\n"
+	"  namespace: reprise\n"
+	"  name: gate\n"
+	"  version: '1.1.0'\n"
+	"  title: Measure whether a runtime repeats itself, in phases\n"
+	"do:\n"
+	"  - gate:\n"
+	"      call: reproducibility-gate\n"
+	"      with:\n"
+	"        runtime: '${ .runtime }'\n"
+	"        requests: '${ .requests }'\n"
+	"        seeds: '${ .seeds }'\n"
+	"        messages: '${ .request.messages }'\n"
+	"        prompt: '${ .request.prompt }'\n"
+	"        sampling: '${ .request.sampling }'\n"
+	"        between: '${ .between }'\n"
+	"        phases: '${ .phases }'\n"
+	"        concurrent: '${ .concurrent }'\n",
 };
 const size_t built_in_definition_count = COUNT_OF(built_in_definitions);

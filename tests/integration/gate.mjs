@@ -1,7 +1,8 @@
 // Gates of reproducibility through the whole daemon, against the simulated runtime: what they find, what they are worth, what facts say of them.
 import { writeFileSync } from 'node:fs';
+import net from 'node:net';
 import { join } from 'node:path';
-import { Daemon, check, documentOf, equal, extractionOf, finish, match, problem, startSimulator, test, until } from '../support/harness.mjs';
+import { Daemon, check, documentOf, equal, extractionOf, finish, match, problem, programs, startSimulator, test, until } from '../support/harness.mjs';
 
 const sim = await startSimulator();
 const runtimeOf = more => ({ kind: 'simulator', url: sim.url, model: 'reprise-sim', sampling: { temperature: 0.6, seed: 42, maxTokens: 500 }, ...more });
@@ -198,6 +199,89 @@ await test('what is asked in between is asked and not counted; a request of one\
 	match((await sim.state()).lastRequest.messages[0].content, /^Say a\.$/, 'the request');
 });
 
+await test('phases: each asked as often, compared with each other, and details beside the class', async () => {
+	await sim.reset();
+	await sim.script(answers('{"a":1}'));
+	let done = gate('many', '-n', '5', '--seeds', '1', '--phases', 'interleaved,withoutSchema', '--concurrent', '3'), report = done.json();
+	const phase = (asked, distinct = 1) => ({ answered: asked, asked, distinct });
+	equal([done.code, report.class, report.requests, report.conditions.requestsInFlight, report.conditions.schema], [0, 'byte-stable', 10, 3, true], 'report');
+	equal(report.phases, { between: phase(5), cold: phase(1), concurrent: phase(5), interleaved: phase(5), seed: phase(1), warm: phase(4), withoutSchema: phase(5) }, 'phases');
+	equal(report.verdicts, ['reproducible', 'seed-ignored'], 'verdicts');
+	equal((await sim.state()).requests, 26, 'requests');
+	const { run } = await daemon.get(`/v1/gates/${report.gate}`);
+	equal(daemon.cli('replay', run).code, 0, 'replay');
+	await sim.script({ ...answers('{"a":1}'), cadence: { firstByteMs: 500 } });
+	match(daemon.cli('gate', 'many', '-n', '2', '--seeds', '0', '--concurrent', '2').stdout, /^conditions +one request, and 2 together, in flight, with a schema/m, 'as text');
+	equal((await sim.state()).maxInFlight, 2, 'in flight together, and no others');
+	// What was asked while others of the gate were in flight got another answer: 1 to 4 alone, 5 to 8 together.
+	await sim.script({ answer: { mode: 'schedule', schedule: [0, 0, 0, 0, 1, 0, 1, 0], answers: [{ text: '{"a":1}' }, { text: '{"a":2}' }] } });
+	done = gate('many', '-n', '4', '--seeds', '0', '--concurrent', '4');
+	report = done.json();
+	equal([done.code, report.class, report.distinct, report.phases.concurrent.distinct, report.verdicts], [24, 'solo-only', 1, 2, ['concurrency-differs']], 'stable alone');
+	// The cache is what differs: the warm ones alike, those behind another prompt, too.
+	await sim.script({ answer: { mode: 'schedule', schedule: [0, 0, 0, 2, 1, 2, 1, 2, 1], answers: [{ text: 'A' }, { text: 'B' }, { text: 'other' }] } });
+	report = gate('many', '-n', '3', '--seeds', '0', '--phases', 'interleaved').json();
+	equal([report.class, report.distinct, report.verdicts], ['unstable', 2, ['2-distinct', 'cache-path-differs']], 'cache');
+	// Without the schema it wanders.
+	await sim.script({ answer: { mode: 'schedule', schedule: [0, 0, 0, 0, 1, 2], answers: [{ text: '{"a":1}' }, { text: 'B' }, { text: 'C' }] } });
+	report = gate('many', '-n', '3', '--seeds', '0', '--phases', 'withoutSchema').json();
+	equal([report.class, report.distinct, report.phases.withoutSchema.distinct, report.verdicts], ['byte-stable', 1, 3, ['reproducible', 'stable-with-schema-only']], 'schema');
+});
+
+await test('a gate with several in flight counts for work that has several in flight; solo-only for work alone', async () => {
+	await sim.script({});
+	const own = new Daemon('gate-width', { runtimes: { r: runtimeOf({ concurrency: 3 }) } });
+	await own.start();
+	const first = async (id, more) => {
+		await own.post('/v1/runs?wait=30s', { id, definition: extractionOf('r', { onFailure: 'fault', ...more }), input: { document: documentOf(1) } }, 201);
+		const run = await own.run(id);
+		return run.status === 'completed' ? (await own.get(`/v1/facts/${run.facts[0]}`)).reproducibility : run.error.detail;
+	};
+	own.cli('gate', 'r', '-n', '2', '--seeds', '0', '--concurrent', '2');
+	equal((await first('two')).differs, ['requestsInFlight'], 'two are not three');
+	own.cli('gate', 'r', '-n', '2', '--seeds', '0', '--concurrent', '3');
+	equal((await first('three')).applies, 'exact', 'three are three');
+	equal((await first('alone', { requireClass: 'byte-stable' })).applies, 'exact', 'and one is one of them');
+	await sim.script({ answer: { mode: 'schedule', schedule: [0, 0, 0, 1, 1], answers: [{ text: '{"facts":[]}' }, { text: '{"facts": []}' }] } });
+	equal(own.cli('gate', 'r', '-n', '3', '--seeds', '0', '--concurrent', '3').code, 24, 'solo-only');
+	await sim.script({});
+	equal([(await first('solo', { requireClass: 'byte-stable' })).class, (await first('beside')).class], ['solo-only', 'solo-only'], 'byte-stable where it has the runtime for itself');
+	await own.stop();
+});
+
+await test('reload: the same before and after, of a runtime that the daemon launches; cold is the first one after it', async () => {
+	const own = new Daemon('gate-reload', { runtimes: { r: runtimeOf({ url: 'http://127.0.0.1:1' }) } });
+	await own.start();
+	match(own.cli('gate', 'r', '--phases', 'reload').stderr, /phase reload: the daemon does not launch runtime r \(launch\), so it cannot load it anew/, 'not of another');
+	match(own.cli('gate', 'r', '--concurrent', '2').stderr, /concurrent 2: runtime r takes 1 requests at once \(concurrency\)/, 'nor more at once than it takes');
+	await own.stop();
+	const port = await new Promise(done => { const server = net.createServer().listen(0, '127.0.0.1', () => { const { port } = server.address(); server.close(() => done(port)); }); });
+	const launched = new Daemon('gate-launched', { runtimes: { r: runtimeOf({ url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--port', String(port)] } }) } });
+	await launched.start();
+	const before = await until('it is ready', async () => { const { launch } = await launched.get('/v1/runtimes/r'); return launch.state === 'ready' && launch.instance; }, 30_000);
+	const report = launched.cli('gate', 'r', '-n', '3', '--seeds', '0', '--phases', 'reload', '-o', 'json').json(), after = (await launched.get('/v1/runtimes/r')).launch.instance;
+	equal([report.class, report.requests, report.phases.before, report.verdicts], ['byte-stable', 3, { answered: 3, asked: 3, distinct: 1 }, ['reproducible']], 'report');
+	check(after !== before && report.conditions.instance === after, () => `measured of the new one: ${report.conditions.instance}, before ${before}, after ${after}`);
+	await launched.stop();
+});
+
+await test('the golden case: at 97 % and six others twenty equal answers come by luck for about half of the seeds; phases catch it', async () => {
+	const texts = [97, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5].map((weight, i) => ({ text: `{"answer":${i}}`, weight })), lucky = [], SEEDS = 16;
+	const measure = async (seed, ...more) => { await sim.script({ seed, answer: { mode: 'weighted', answers: texts } }); return gate('many', '--seeds', '0', ...more).json(); };
+	for (let seed = 1; seed <= SEEDS; seed++) {
+		const report = await measure(seed);
+		check(['byte-stable', 'unstable'].includes(report.class), report.class);
+		if (report.class === 'byte-stable')
+			lucky.push(seed);
+	}
+	console.log(`# ${lucky.length} of ${SEEDS} seeds pass twenty requests by luck: ${lucky.join(' ')}`);
+	check(lucky.length >= 5 && lucky.length <= 12, `${lucky.length} of ${SEEDS} pass`);
+	for (const seed of lucky.slice(0, 4)) { // one in 300 passes 190 requests
+		const report = await measure(seed, '-n', '60', '--phases', 'interleaved,concurrent', '--concurrent', '4');
+		check(['unstable', 'solo-only'].includes(report.class), () => `seed ${seed} is caught: ${report.class} ${JSON.stringify(report.phases)}`);
+	}
+});
+
 await test('a body of just as many bytes as are allowed is a gate; one more is too large', async () => {
 	const limit = 2 << 20, body = { runtime: 'broken', requests: 2, request: { prompt: '', messages: [] } };
 	body.request.prompt = 'x'.repeat(limit - JSON.stringify(body).length);
@@ -222,6 +306,8 @@ await test('bad input is refused with what is wrong', async () => {
 		match(daemon.cli('gate', 'one', '-n', value).stderr, new RegExp(`^reprise: -n \\(--requests\\) ${value}: a whole number from 2 to 1000 is meant\n.*identical requests`), `-n ${value}`);
 	match(daemon.cli('gate', 'one', '-n').stderr, /option -n \(--requests\) needs a value: N\n.*identical requests/, 'no value');
 	equal([daemon.cli('gate').code, daemon.cli('gate', 'one', '-n', '1').code, daemon.cli('gate', 'one', '-n', '1001').code, daemon.cli('gate', 'one', '--seeds', '21').code], [2, 2, 2, 2], 'numbers');
+	equal([daemon.cli('gate', 'one', '--concurrent', '1').code, daemon.cli('gate', 'one', '--concurrent', '65').code, daemon.cli('gate', 'one', '--phases', 'cold').code], [2, 2, 2], 'phases');
+	problem(await daemon.ask('POST', '/v1/gates', { runtime: 'one', concurrent: 2 }), 400, /add phases: \[concurrent\]/);
 	for (const [content, words] of [['{"prompt":"a","top":1}', /unknown member 'top'/], ['{}', /exactly one of `messages` and `prompt`/], ['[]', /an object with/], ['{"prompt":"a","messages":[]}', /exactly one/]]) {
 		writeFileSync(file, content);
 		const done = daemon.cli('gate', 'one', '--request', file);

@@ -19,6 +19,9 @@ static const char default_section[] =
 	"and the head of the group reports to Marit Dahl. According to the annual report the Polaris 80 was the best-selling model, but the firm plans to replace "
 	"it, and a successor may be announced.\n";
 
+/* Asked in between where nobody says what: it fills a cache with something else. */
+static const char default_between[] = "Name three rivers of Norway, and say of each where it ends.";
+
 static const char *const class_names[REPRODUCIBILITY_CLASS_COUNT] = {
 #define X(name, text) [name] = text,
 	REPRODUCIBILITY_CLASSES(X)
@@ -102,13 +105,77 @@ static bool is_given(const struct json *value)
 	return value && value->type != JSON_NULL;
 }
 
-static void add_ask(struct arena *arena, struct json *asks, const char *phase, unsigned index)
+static struct json *add_ask(struct arena *arena, struct json *asks, const char *phase, unsigned index)
 {
 	struct json *ask = json_object(arena);
 
 	json_set_text(arena, ask, "phase", phase);
 	json_set_number(arena, ask, "index", index);
 	json_add(arena, asks, ask);
+	return ask;
+}
+
+static bool has_phase(const struct json *phases, const char *name)
+{
+	for (size_t i = 0; i < json_count(phases); i++)
+		if (strcmp(json_at(phases, i)->string.text, name) == 0)
+			return true;
+	return false;
+}
+
+static bool check_phases(const struct json *phases, struct error *error)
+{
+	static const char *const names[] = {GATE_PHASES};
+	bool known = phases->type == JSON_ARRAY;
+
+	for (size_t i = 0; known && i < json_count(phases); i++) {
+		known = false;
+		for (size_t k = 0; json_is(json_at(phases, i), JSON_STRING) && k < COUNT_OF(names); k++)
+			known |= strcmp(json_at(phases, i)->string.text, names[k]) == 0;
+	}
+	if (!known)
+		error_set(error, ERR_INVALID, "phases is not an array of interleaved, withoutSchema, concurrent and reload");
+	return known;
+}
+
+/* Each in a group of its own, so that one is over before the next; but for those that are to be in flight at once. */
+static struct json *make_groups(struct arena *arena, struct json *plan, const struct json *phases, unsigned requests, unsigned seeds)
+{
+	struct json *groups = json_array(arena), *asks = json_array(arena), *together = json_array(arena), *ask;
+	bool reload = has_phase(phases, "reload"), interleaved = has_phase(phases, "interleaved");
+
+	for (unsigned i = 0; reload && i < requests; i++)
+		add_ask(arena, asks, "before", i);
+	for (unsigned i = 0; i < requests; i++) {
+		ask = add_ask(arena, asks, i == 0 ? "cold" : "warm", i);
+		if (i == 0 && reload)
+			json_set_boolean(arena, ask, "reload", true);
+	}
+	if (interleaved && json_count(json_get(plan, "between")) == 0) {
+		struct json *between = json_array(arena);
+		json_add(arena, between, json_text(arena, default_between));
+		json_set(arena, plan, "between", between);
+	}
+	for (unsigned i = 0; interleaved && i < requests; i++) {
+		add_ask(arena, asks, "between", i);
+		add_ask(arena, asks, "interleaved", i);
+	}
+	for (unsigned i = 0; has_phase(phases, "withoutSchema") && json_get(plan, "schema") && i < requests; i++)
+		add_ask(arena, asks, "withoutSchema", i);
+	for (unsigned i = 0; i < seeds; i++)
+		add_ask(arena, asks, "seed", i + 1);
+	for (size_t i = 0; i < json_count(asks); i++) {
+		struct json *group = json_array(arena);
+		json_add(arena, group, json_at(asks, i));
+		json_add(arena, groups, group);
+	}
+	for (unsigned i = 0; has_phase(phases, "concurrent") && i < requests; i++)
+		add_ask(arena, together, "concurrent", i);
+	asks = json_count(together) > 0 ? together : asks;
+	json_set_boolean(arena, json_at(asks, json_count(asks) - 1), "last", true);
+	if (asks == together)
+		json_add(arena, groups, together);
+	return groups;
 }
 
 const struct json *gate_plan(struct arena *arena, const struct json *with, struct error *error)
@@ -116,14 +183,18 @@ const struct json *gate_plan(struct arena *arena, const struct json *with, struc
 	struct json *plan = json_object(arena), *asks = json_array(arena), *made = json_object(arena);
 	const struct json *between = json_get(with, "between"), *messages = json_get(with, "messages"), *prompt = json_get(with, "prompt");
 	static const char *const copied[] = {"messages", "prompt", "schema", "sampling", "between"};
-	unsigned requests, seeds;
+	const struct json *phases = json_get(with, "phases");
+	unsigned requests, seeds, concurrent;
 
 	if (!json_get_text(with, "runtime")) {
 		error_set(error, ERR_INVALID, "runtime is not the name of a runtime");
 		return NULL;
 	}
 	if (!read_count(with, "requests", GATE_REQUESTS_DEFAULT, 2, GATE_REQUESTS_MAX, &requests, error) ||
-	    !read_count(with, "seeds", GATE_SEEDS_DEFAULT, 0, GATE_SEEDS_MAX, &seeds, error))
+	    !read_count(with, "seeds", GATE_SEEDS_DEFAULT, 0, GATE_SEEDS_MAX, &seeds, error) ||
+	    !read_count(with, "concurrent", GATE_CONCURRENT_DEFAULT, 2, GATE_CONCURRENT_MAX, &concurrent, error))
+		return NULL;
+	if (is_given(phases) && !check_phases(phases, error))
 		return NULL;
 	if (is_given(messages) && is_given(prompt)) {
 		error_set(error, ERR_INVALID, "a gate takes either `messages` or `prompt`");
@@ -148,6 +219,14 @@ const struct json *gate_plan(struct arena *arena, const struct json *with, struc
 		json_set_text(arena, plan, "section", default_section);
 		if (!json_get(plan, "schema") && is_given(json_get(with, "sectionSchema")))
 			json_set(arena, plan, "schema", json_get(with, "sectionSchema"));
+	}
+	if (phases) {
+		json_set(arena, plan, "phases", is_given(phases) ? json_copy(arena, phases) : json_array(arena));
+		if (is_given(phases) && has_phase(phases, "concurrent"))
+			json_set_number(arena, plan, "concurrent", concurrent);
+		json_set(arena, made, "groups", make_groups(arena, plan, is_given(phases) ? phases : NULL, requests, seeds));
+		json_set(arena, made, "plan", plan);
+		return made;
 	}
 	for (unsigned i = 0; i < requests; i++) {
 		add_ask(arena, asks, i == 0 ? "cold" : "warm", i);
@@ -185,7 +264,7 @@ static bool is_phase(const struct json *ask, const char *phase)
 
 static bool is_identical(const struct json *ask)
 {
-	return is_phase(ask, "cold") || is_phase(ask, "warm");
+	return is_phase(ask, "cold") || is_phase(ask, "warm") || is_phase(ask, "interleaved");
 }
 
 static bool is_answered(const struct json *ask)
@@ -307,7 +386,7 @@ static struct json *lengths_json(struct arena *arena, const struct json *asks)
 
 static struct json *phases_json(struct arena *arena, const struct json *asks)
 {
-	static const char *const phases[] = {"cold", "warm", "between", "seed"};
+	static const char *const phases[] = {"before", "cold", "warm", "between", "interleaved", "withoutSchema", "concurrent", "seed"};
 	struct json *json = json_object(arena);
 
 	for (size_t p = 0; p < COUNT_OF(phases); p++) {
@@ -340,6 +419,8 @@ static const char *agreed(const struct json *asks, const char *member, bool *dif
 
 	for (size_t i = 0; i < json_count(asks); i++) {
 		const char *own = is_answered(json_at(asks, i)) ? json_get_text(json_at(asks, i), member) : NULL;
+		if (is_phase(json_at(asks, i), "before") && strcmp(member, "instance") == 0) /* it was loaded anew since */
+			continue;
 		if (own && value && strcmp(own, value) != 0)
 			*differs = true;
 		if (own && !value)
@@ -391,14 +472,39 @@ static const struct json *first_failure(const struct json *asks, bool *all_refus
 	return first;
 }
 
+/* How many answers of a phase are others than any of the identical requests got; *asked, *answered: of the phase. */
+static unsigned count_others(const struct json *asks, const struct answer_counts *known, const char *phase, const char *member, unsigned *asked, unsigned *answered)
+{
+	unsigned others = 0;
+
+	*asked = *answered = 0;
+	for (size_t i = 0; i < json_count(asks); i++) {
+		const struct json *ask = json_at(asks, i);
+		const char *digest = json_get_text(ask, member);
+		bool is_known = false;
+		if (!is_phase(ask, phase))
+			continue;
+		(*asked)++;
+		if (!is_answered(ask))
+			continue;
+		(*answered)++;
+		for (size_t k = 0; digest && k < known->count && !is_known; k++)
+			is_known = strcmp(known->items[k].digest, digest) == 0;
+		others += !is_known;
+	}
+	return others;
+}
+
 struct verdict {
 	enum reproducibility_class class;
 	const char *reason; /* of refused and inconclusive */
 };
 
-static struct verdict judge(struct arena *arena, const struct json *asks, unsigned requests, unsigned answered, size_t distinct, size_t distinct_json,
-			    unsigned as_json)
+static struct verdict judge(struct arena *arena, const struct json *asks, unsigned requests, unsigned answered, const struct answer_counts *counts,
+			    const struct answer_counts *json_counts, unsigned as_json)
 {
+	size_t distinct = counts->count, distinct_json = json_counts->count;
+	unsigned together, together_answered, others, other_json;
 	bool all_refused, configurations_differ = false, instances_differ = false;
 	const struct json *failure = first_failure(asks, &all_refused);
 	const char *outcome = failure ? json_get_text(failure, "outcome") : NULL, *detail = failure ? json_get_text(failure, "detail") : NULL;
@@ -416,7 +522,57 @@ static struct verdict judge(struct arena *arena, const struct json *asks, unsign
 		return (struct verdict){CLASS_UNSTABLE, NULL}; /* what differed, differed, whatever else failed */
 	if (answered < requests)
 		return (struct verdict){CLASS_INCONCLUSIVE, arena_printf(arena, "%u of %u requests got no answer that counts, the first: %s", requests - answered, requests, why)};
+	/* Several in flight at once: what holds alone may not hold there. */
+	others = count_others(asks, counts, "concurrent", "textDigest", &together, &together_answered);
+	other_json = count_others(asks, json_counts, "concurrent", "jsonDigest", &together, &together_answered);
+	if (distinct == 1 && others > 0)
+		return (struct verdict){CLASS_SOLO_ONLY, NULL};
+	if (distinct > 1 && other_json > 0)
+		return (struct verdict){CLASS_UNSTABLE, NULL};
+	if (together_answered < together)
+		return (struct verdict){CLASS_INCONCLUSIVE, arena_printf(arena, "%u of %u requests in flight together got no answer that counts", together - together_answered, together)};
 	return (struct verdict){distinct == 1 ? CLASS_BYTE_STABLE : CLASS_JSON_STABLE, NULL};
+}
+
+/* The one answer of a phase; NULL: none, or several. */
+static const char *only_answer(const struct json *asks, const char *phase)
+{
+	const char *only = NULL;
+
+	for (size_t i = 0; i < json_count(asks); i++) {
+		const char *digest = is_phase(json_at(asks, i), phase) && is_answered(json_at(asks, i)) ? json_get_text(json_at(asks, i), "textDigest") : NULL;
+		if (digest && only && strcmp(digest, only) != 0)
+			return NULL;
+		if (digest)
+			only = digest;
+	}
+	return only;
+}
+
+static unsigned count_distinct(struct arena *arena, const struct json *asks, const char *phase)
+{
+	struct answer_counts counts = {.items = arena_alloc(arena, (json_count(asks) + 1) * sizeof *counts.items)};
+
+	for (size_t i = 0; i < json_count(asks); i++)
+		if (is_phase(json_at(asks, i), phase) && is_answered(json_at(asks, i)))
+			count_answer(&counts, json_at(asks, i), "textDigest", i);
+	return (unsigned)counts.count;
+}
+
+/* What the phases tell against each other. */
+static void add_phase_verdicts(struct arena *arena, struct json *verdicts, const struct json *asks, const struct answer_counts *counts)
+{
+	const char *warm = only_answer(asks, "warm"), *interleaved = only_answer(asks, "interleaved");
+	unsigned asked, answered, bare = count_distinct(arena, asks, "withoutSchema");
+
+	if (warm && interleaved && strcmp(warm, interleaved) != 0)
+		json_add(arena, verdicts, json_text(arena, "cache-path-differs"));
+	if (counts->count > 0 && count_others(asks, counts, "before", "textDigest", &asked, &answered) > 0)
+		json_add(arena, verdicts, json_text(arena, "reload-differs"));
+	if (counts->count > 0 && count_others(asks, counts, "concurrent", "textDigest", &asked, &answered) > 0)
+		json_add(arena, verdicts, json_text(arena, "concurrency-differs"));
+	if (bare > 0 && counts->count > 0 && (bare > 1) != (counts->count > 1))
+		json_add(arena, verdicts, json_text(arena, bare > 1 ? "stable-with-schema-only" : "stable-without-schema-only"));
 }
 
 /* Details beside the class (runtimes.md 11). */
@@ -444,31 +600,48 @@ static struct json *verdicts_json(struct arena *arena, const struct json *asks, 
 		json_add(arena, verdicts, json_text(arena, "cold-start-differs"));
 	if (counts->count > 1)
 		json_add(arena, verdicts, json_printf(arena, "%zu-distinct", counts->count));
+	add_phase_verdicts(arena, verdicts, asks, counts);
 	if (asked > 0 && same == asked && counts->count == 1) /* where identical requests differ, equal ones prove nothing */
 		json_add(arena, verdicts, json_text(arena, seeded ? "seed-ignored" : "greedy"));
 	return verdicts;
 }
 
+/* A list of groups as one list. */
+static const struct json *flatten(struct arena *arena, const struct json *asks)
+{
+	struct json *flat = json_array(arena);
+
+	if (!json_is(json_at(asks, 0), JSON_ARRAY))
+		return asks;
+	for (size_t i = 0; i < json_count(asks); i++)
+		for (size_t k = 0; k < json_count(json_at(asks, i)); k++)
+			json_add(arena, flat, json_at(json_at(asks, i), k));
+	return flat;
+}
+
 const struct json *gate_report(struct arena *arena, const struct json *asks, int64_t wall_ms)
 {
 	static const char *const named[] = {"runtime", "model", "configuration", "sampling"};
+	asks = flatten(arena, asks);
 	struct answer_counts counts = count_answers(arena, asks, "textDigest"), json_counts = count_answers(arena, asks, "jsonDigest");
 	struct json *report = json_object(arena), *conditions = json_object(arena);
-	unsigned requests = 0, answered = 0, as_json = 0;
+	unsigned requests = 0, answered = 0, as_json = 0, together = 1;
 	char time[TIME_TEXT_LEN + 1];
 	bool simulated = false, schema = false, ignored = false;
 
 	for (size_t i = 0; i < json_count(asks); i++) {
 		const struct json *ask = json_at(asks, i);
 		simulated |= json_get_boolean(ask, "simulated", false);
-		schema |= json_get_boolean(ask, "schema", false);
+		schema |= is_identical(ask) && json_get_boolean(ask, "schema", false);
+		if (is_phase(ask, "concurrent") && is_answered(ask))
+			together = (unsigned)json_get_number(ask, "inFlight", 1);
 		if (!is_identical(ask))
 			continue;
 		requests++;
 		answered += is_answered(ask);
 		as_json += is_answered(ask) && json_get_text(ask, "jsonDigest") != NULL;
 	}
-	struct verdict verdict = judge(arena, asks, requests, answered, counts.count, json_counts.count, as_json);
+	struct verdict verdict = judge(arena, asks, requests, answered, &counts, &json_counts, as_json);
 
 	for (size_t i = 0; i < COUNT_OF(named); i++)
 		json_set_text(arena, report, named[i], agreed(asks, named[i], &ignored));
@@ -494,7 +667,7 @@ const struct json *gate_report(struct arena *arena, const struct json *asks, int
 		json_set_number(arena, report, "firstDifference", first_difference(&counts));
 	json_set(arena, report, "phases", phases_json(arena, asks));
 	json_set(arena, report, "verdicts", verdicts_json(arena, asks, &counts, &verdict));
-	json_set_number(arena, conditions, "requestsInFlight", 1);
+	json_set_number(arena, conditions, "requestsInFlight", together);
 	json_set_boolean(arena, conditions, "schema", schema);
 	json_set_text(arena, conditions, "cachePath", cache_path(asks));
 	json_set_text(arena, conditions, "instance", agreed(asks, "instance", &ignored));

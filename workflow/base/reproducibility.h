@@ -9,6 +9,8 @@ enum {
 	GATE_REQUESTS_MAX = 1000, /* identical ones */
 	GATE_SEEDS_DEFAULT = 2, /* further requests, each with another seed */
 	GATE_SEEDS_MAX = 20,
+	GATE_CONCURRENT_DEFAULT = 4, /* requests in flight at once, where that is a phase */
+	GATE_CONCURRENT_MAX = 64,
 	GATE_BETWEEN_MAX = 10, /* prompts of other requests, one of which is asked between two identical ones */
 	GATE_ANSWERS_MAX = 20, /* different answers that a report shows */
 	GATE_TEXT_MAX = 2000, /* bytes of an answer in a report */
@@ -39,12 +41,18 @@ bool reproducibility_holds(enum reproducibility_class measured, enum reproducibi
  * were: 0 of 20 leaves 13.9 %. 1 when asked is 0. Source: C. Clopper and E. Pearson, Biometrika 26 (1934). */
 double reproducibility_upper_bound(unsigned different, unsigned asked);
 
+/* Phases that are measured where they are asked for, beside cold, warm and seed: the same request with another prompt before each; without its schema;
+ * several of it in flight at once; and before the runtime is loaded anew, so that cold is the first one after it. */
+#define GATE_PHASES "interleaved", "withoutSchema", "concurrent", "reload"
+
 /* The evaluated arguments of `call: reproducibility-gate`, completed, and what is to be asked in turn:
- * {"plan": {runtime, requests, seeds, messages | prompt | section, schema?, sampling?, between?}, "asks": [{phase, index, last?}…]}.
- * phase: "cold" (the first of the identical ones), "warm", "seed", "between". NULL: error says which argument is wrong. */
+ * {"plan": {runtime, requests, seeds, messages | prompt | section, schema?, sampling?, between?, phases?, concurrent?}, "asks": [{phase, index, last?}…]}.
+ * phase: "cold" (the first of the identical ones), "warm", "seed", "between". NULL: error says which argument is wrong.
+ * With `phases` (also none of them) instead of asks {"groups": [[ask…]…]}, one group after the other, what is in one of them at once; and the phases "before"
+ * (a reload, then cold has reload: true), "interleaved", "withoutSchema" and "concurrent". */
 const struct json *gate_plan(struct arena *arena, const struct json *with, struct error *error);
 
-/* What the asks gave, in the order of the plan, each {phase, index, outcome ("answered", or the class of the failure), detail?, text, textDigest, jsonDigest?,
+/* What the asks gave, in the order of the plan, as a list or a list of groups, each {phase, index, outcome ("answered", or the class of the failure), detail?, text, textDigest, jsonDigest?,
  * tokens?, cachedTokens?, seeded (a seed was sent, and the sampling is not greedy), runtime, model?, configuration?, sampling?, schema, instance?, instanceBasis?, simulated?}.
  * The report (openapi.yaml, Gate): counts, class with its reason, bound, lengths, answers, phases, verdicts, conditions. wall_ms: measuredOn. */
 const struct json *gate_report(struct arena *arena, const struct json *asks, int64_t wall_ms);

@@ -588,6 +588,11 @@ static void check_gate_seeds(struct checker *checker, const struct json *value)
 	checker_integer(checker, value, 0, GATE_SEEDS_MAX);
 }
 
+static void check_gate_concurrent(struct checker *checker, const struct json *value)
+{
+	checker_integer(checker, value, 2, GATE_CONCURRENT_MAX);
+}
+
 static void check_between(struct checker *checker, const struct json *value)
 {
 	if (!checker_type(checker, value, JSON_ARRAY, true))
@@ -602,12 +607,26 @@ static void check_between(struct checker *checker, const struct json *value)
 	}
 }
 
+static void check_gate_phases(struct checker *checker, const struct json *value)
+{
+	static const char *const words[] = {GATE_PHASES};
+
+	if (!checker_type(checker, value, JSON_ARRAY, true))
+		return;
+	for (size_t i = 0; i < value->array.count; i++) {
+		size_t len = checker_enter_index(checker, i);
+
+		checker_word(checker, value->array.items[i], words, COUNT_OF(words));
+		checker_leave(checker, len);
+	}
+}
+
 static void check_gate(struct checker *checker, const struct json *with)
 {
 	static const struct key keys[] = {
 		{"runtime", KEY_REQUIRED, "the name of a runtime in the daemon's configuration"}, {"requests", KEY_OPTIONAL, NULL}, {"seeds", KEY_OPTIONAL, NULL},
 		{"messages", KEY_OPTIONAL, NULL}, {"prompt", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL},
-		{"between", KEY_OPTIONAL, NULL},
+		{"between", KEY_OPTIONAL, NULL}, {"phases", KEY_OPTIONAL, NULL}, {"concurrent", KEY_OPTIONAL, NULL},
 	};
 
 	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of reproducibility-gate");
@@ -621,6 +640,10 @@ static void check_gate(struct checker *checker, const struct json *with)
 	check_member(checker, with, "schema", check_schema);
 	check_member(checker, with, "sampling", check_sampling);
 	check_member(checker, with, "between", check_between);
+	check_member(checker, with, "phases", check_gate_phases);
+	check_member(checker, with, "concurrent", check_gate_concurrent);
+	if (json_get(with, "concurrent") && !json_get(with, "phases"))
+		checker_fail(checker, "add `phases: [concurrent]`", "'concurrent' is of a phase that is not asked for");
 }
 
 static const struct {

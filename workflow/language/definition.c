@@ -703,9 +703,9 @@ static void read_fork(struct checker *checker, struct task *task, const struct j
 }
 
 /* An iteration path has a fixed length. False: a problem was added. */
-static bool may_loop(struct checker *checker, const struct task *task)
+static bool may_loop(struct checker *checker, const struct task *task, unsigned loops)
 {
-	if (task->loop_depth < DEFINITION_LOOPS_MAX)
+	if (task->loop_depth + loops <= DEFINITION_LOOPS_MAX)
 		return true;
 	checker_fail(checker, "`call: extraction` and `call: reproducibility-gate` are loops, too", "more than %d loops inside one another", DEFINITION_LOOPS_MAX);
 	return false;
@@ -736,7 +736,7 @@ static void read_for(struct checker *checker, struct task *task, const struct js
 	const struct json *body = json_get(value, "do");
 	size_t variable_count = checker->variable_count, len, inner_len;
 
-	if (!may_loop(checker, task))
+	if (!may_loop(checker, task, 1))
 		return;
 	len = checker_enter(checker, "for");
 	task->each = "item";
@@ -992,7 +992,7 @@ static void read_call(struct checker *checker, struct task *task, const struct j
 	if (checker->problems->errors > errors)
 		return;
 	if (expand_is_built_in(name)) {
-		if (may_loop(checker, task))
+		if (may_loop(checker, task, json_get(with, "phases") ? 2 : 1))
 			expand_built_in(checker->definition, task, name, with);
 		return;
 	}
@@ -1128,7 +1128,7 @@ static void read_emit(struct checker *checker, struct task *task, const struct j
 	task->emit = with;
 }
 
-static bool may_loop(struct checker *checker, const struct task *task);
+static bool may_loop(struct checker *checker, const struct task *task, unsigned loops);
 
 /* `foreach` becomes the one task of the listen's body: see struct listen. The pointer stands at it. */
 static void read_foreach(struct checker *checker, struct task *task, const struct json *value)
@@ -1140,7 +1140,7 @@ static void read_foreach(struct checker *checker, struct task *task, const struc
 	size_t variable_count = checker->variable_count, len;
 	struct task *each;
 
-	if (!checker_type(checker, value, JSON_OBJECT, false) || !may_loop(checker, task))
+	if (!checker_type(checker, value, JSON_OBJECT, false) || !may_loop(checker, task, 1))
 		return;
 	checker_keys(checker, value, keys, COUNT_OF(keys), "'foreach'");
 	task->each = read_variable(checker, value, "item", "item");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/reproducibility.h"
 
 /* The schema that an extraction uses when it names none: schema/facts.schema.json, byte for byte but for white space. This
  * folder includes nothing of schema/, so the text stands here again; a test compares the two by digest. */
@@ -129,11 +130,28 @@ static void expand_extraction(struct definition *definition, struct task *task, 
 	result->with = json_text(arena, "${ . }");
 }
 
-/* plan: what is asked; ask: one request after the other; report: what follows. */
+static void add_requests(struct definition *definition, struct task *loop, const char *in, unsigned concurrency)
+{
+	struct json *arguments = json_object(&definition->arena);
+	struct task *ask;
+
+	loop->each = "ask";
+	loop->at = "index";
+	loop->in = in;
+	task_set_concurrency(loop, concurrency);
+	task_list_make(definition, &loop->body, 1);
+	ask = task_list_set(definition, loop, 0, TASK_CALL, "request");
+	ask->function = FUNCTION_GATE_ASK;
+	json_set_text(&definition->arena, arguments, "plan", "${ .plan }");
+	json_set_text(&definition->arena, arguments, "ask", "${ $ask }");
+	ask->with = arguments;
+}
+
+/* plan: what is asked; ask: one request after the other; report: what follows. With `phases`: group after group, and what is in one of them at once. */
 static void expand_gate(struct definition *definition, struct task *task, const struct json *with)
 {
 	struct arena *arena = &definition->arena;
-	struct task *plan, *loop, *ask, *report;
+	struct task *plan, *loop, *report;
 	struct json *arguments;
 
 	task_list_make(definition, &task->body, 3);
@@ -144,17 +162,16 @@ static void expand_gate(struct definition *definition, struct task *task, const 
 	plan->with = arguments;
 
 	loop = task_list_set(definition, task, 1, TASK_FOR, "ask");
-	loop->each = "ask";
-	loop->at = "index";
-	loop->in = ".asks";
-	task_set_concurrency(loop, 1);
-	task_list_make(definition, &loop->body, 1);
-	ask = task_list_set(definition, loop, 0, TASK_CALL, "request");
-	ask->function = FUNCTION_GATE_ASK;
-	arguments = json_object(arena);
-	json_set_text(arena, arguments, "plan", "${ .plan }");
-	json_set_text(arena, arguments, "ask", "${ $ask }");
-	ask->with = arguments;
+	if (json_get(with, "phases")) {
+		loop->each = "group";
+		loop->at = "place";
+		loop->in = ".groups";
+		task_set_concurrency(loop, 1);
+		task_list_make(definition, &loop->body, 1);
+		add_requests(definition, task_list_set(definition, loop, 0, TASK_FOR, "group"), "$group", GATE_CONCURRENT_MAX);
+	} else {
+		add_requests(definition, loop, ".asks", 1);
+	}
 
 	report = task_list_set(definition, task, 2, TASK_CALL, "report");
 	report->function = FUNCTION_GATE_REPORT;

@@ -85,6 +85,40 @@ START_TEST(plans)
 }
 END_TEST
 
+/* With `phases` each ask is a group, those in flight together are one; a reload has the same requests before it; without a schema there is nothing to leave out. */
+START_TEST(plans_in_phases)
+{
+	arena_init(&arena);
+	struct error error = {0};
+	const struct json *plan = gate_plan(&arena, parse("{\"runtime\":\"r\",\"prompt\":\"p\",\"requests\":2,\"seeds\":1,\"schema\":{\"document\":{}},"
+							  "\"phases\":[\"reload\",\"interleaved\",\"withoutSchema\",\"concurrent\"],\"concurrent\":64}"),
+						    &error), *groups = json_get(plan, "groups");
+	static const char *const phases[] = {"before", "before", "cold", "warm", "between", "interleaved", "between", "interleaved", "withoutSchema", "withoutSchema", "seed", "concurrent"};
+
+	ck_assert_ptr_nonnull(groups);
+	ck_assert_ptr_null(json_get(plan, "asks"));
+	ck_assert_uint_eq(json_count(groups), COUNT_OF(phases));
+	for (size_t i = 0; i < COUNT_OF(phases); i++) {
+		const struct json *group = json_at(groups, i);
+		ck_assert_uint_eq(json_count(group), i + 1 < COUNT_OF(phases) ? 1 : 2);
+		for (size_t k = 0; k < json_count(group); k++) {
+			ck_assert_str_eq(json_get_text(json_at(group, k), "phase"), phases[i]);
+			ck_assert_int_eq(json_get_boolean(json_at(group, k), "last", false), i + 1 == COUNT_OF(phases) && k == 1);
+			ck_assert_int_eq(json_get_boolean(json_at(group, k), "reload", false), strcmp(phases[i], "cold") == 0);
+		}
+	}
+	ck_assert_double_eq(json_get_number(json_get(plan, "plan"), "concurrent", 0), 64);
+	ck_assert_uint_eq(json_count(json_get(json_get(plan, "plan"), "between")), 1); /* ours */
+	plan = gate_plan(&arena, parse("{\"runtime\":\"r\",\"prompt\":\"p\",\"requests\":2,\"seeds\":0,\"phases\":[\"withoutSchema\"]}"), &error);
+	ck_assert_uint_eq(json_count(json_get(plan, "groups")), 2);
+	plan = gate_plan(&arena, parse("{\"runtime\":\"r\",\"prompt\":\"p\",\"requests\":2,\"seeds\":0,\"phases\":null}"), &error);
+	ck_assert_uint_eq(json_count(json_get(plan, "groups")), 2);
+	ck_assert(json_get_boolean(json_at(json_at(json_get(plan, "groups"), 1), 0), "last", false));
+	ck_assert_uint_eq(json_count(json_get(json_get(plan, "plan"), "phases")), 0);
+	arena_close(&arena);
+}
+END_TEST
+
 /* Arguments that cannot be, each named. The ends of each range are possible. */
 START_TEST(bad_arguments)
 {
@@ -100,6 +134,11 @@ START_TEST(bad_arguments)
 		{"{\"runtime\":\"r\",\"between\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\"]}", "at most 10 prompts"},
 		{"{\"runtime\":\"r\",\"between\":[\"\"]}", "between"},
 		{"{\"runtime\":\"r\",\"between\":\"x\"}", "between"},
+		{"{\"runtime\":\"r\",\"phases\":[\"cold\"]}", "phases is not an array of interleaved, withoutSchema, concurrent and reload"},
+		{"{\"runtime\":\"r\",\"phases\":[1]}", "phases"},
+		{"{\"runtime\":\"r\",\"phases\":\"concurrent\"}", "phases"},
+		{"{\"runtime\":\"r\",\"phases\":[],\"concurrent\":1}", "concurrent is not an integer from 2 to 64"},
+		{"{\"runtime\":\"r\",\"phases\":[],\"concurrent\":65}", "concurrent is not an integer from 2 to 64"},
 	};
 	struct error error;
 
@@ -116,11 +155,14 @@ START_TEST(bad_arguments)
 END_TEST
 
 /* One letter for each ask: of the identical ones its answer (upper case: the same JSON in other bytes), '!' truncated, '?' refused; behind '|' those of other
- * seeds, behind '/' the configuration changes. */
+ * seeds, behind '/' the configuration changes. Behind '<' those before a reload, in another process, up to '>'; behind '~' interleaved ones, behind '_' those without the schema,
+ * behind '=' those in flight together. */
 static const struct json *asks_of(const char *letters)
 {
 	struct json *asks = json_array(&arena);
-	const char *phase = "cold", *configuration = "sha256:c1";
+	const char *phase = "cold", *configuration = "sha256:c1", *instance = "1-1";
+	static const char marks[] = "<>~_=";
+	static const char *const marked[] = {"before", "cold", "interleaved", "withoutSchema", "concurrent"};
 	unsigned index = 0;
 
 	for (const char *at = letters; *at; at++) {
@@ -128,6 +170,11 @@ static const struct json *asks_of(const char *letters)
 		if (*at == '|' || *at == '/') {
 			phase = *at == '|' ? "seed" : phase;
 			configuration = *at == '/' ? "sha256:c2" : configuration;
+			continue;
+		}
+		if (strchr(marks, *at)) {
+			phase = marked[strchr(marks, *at) - marks];
+			instance = *at == '<' ? "0-0" : "1-1";
 			continue;
 		}
 		json_set_text(&arena, ask, "phase", phase);
@@ -148,6 +195,9 @@ static const struct json *asks_of(const char *letters)
 		json_set_number(&arena, ask, "tokens", *at == 'b' ? 7 : 5);
 		json_set_text(&arena, ask, "configuration", configuration);
 		json_set_boolean(&arena, ask, "seeded", true);
+		json_set_text(&arena, ask, "instance", instance);
+		json_set_boolean(&arena, ask, "schema", strcmp(phase, "withoutSchema") != 0);
+		json_set_number(&arena, ask, "inFlight", strcmp(phase, "concurrent") == 0 ? 4 : 1);
 		json_set_number(&arena, ask, "cachedTokens", *at == 'c' ? 3 : 0);
 		json_add(&arena, asks, ask);
 	}
@@ -180,6 +230,37 @@ START_TEST(classes_from_answers)
 	check_report("?????", "refused", 0, -1, "[]");
 	check_report("!!?!!", "inconclusive", 0, -1, "[]");
 	check_report("aaa/aaa", "inconclusive", 1, 0.393, "[]");
+	arena_close(&arena);
+}
+END_TEST
+
+/* Phases beside the class: what is stable alone only is solo-only, or unstable where it was not stable alone; the others are told as verdicts. */
+START_TEST(classes_from_phases)
+{
+	const struct json *report, *asks;
+
+	arena_init(&arena);
+	check_report("aaaa=aaaa", "byte-stable", 1, 0.527, "[\"reproducible\"]");
+	check_report("aaaa=aaba", "solo-only", 1, 0.527, "[\"concurrency-differs\"]");
+	check_report("aaaa=aaAa", "solo-only", 1, 0.527, "[\"concurrency-differs\"]");
+	check_report("aAaa=aaAa", "json-stable", 2, 0.751, "[\"reproducible\",\"2-distinct\"]");
+	check_report("aAaa=aaba", "unstable", 2, 0.751, "[\"2-distinct\",\"concurrency-differs\"]");
+	check_report("aaaa=aa!a", "inconclusive", 1, 0.527, "[]");
+	check_report("aaaa=ab!a", "solo-only", 1, 0.527, "[\"concurrency-differs\"]");
+	check_report("aaaa~bbbb", "unstable", 2, 0.807, "[\"2-distinct\",\"cache-path-differs\"]");
+	check_report("aaaa~aaaa", "byte-stable", 1, 0.312, "[\"reproducible\"]");
+	check_report("<bb>aaaa", "byte-stable", 1, 0.527, "[\"reproducible\",\"reload-differs\"]");
+	check_report("<aa>aaaa", "byte-stable", 1, 0.527, "[\"reproducible\"]");
+	check_report("aaaa_bcbb", "byte-stable", 1, 0.527, "[\"reproducible\",\"stable-with-schema-only\"]");
+	check_report("abcd_bbbb", "unstable", 4, 0.987, "[\"4-distinct\",\"stable-without-schema-only\"]");
+	report = gate_report(&arena, asks_of("<aa>aaa_bbb=aaa"), 0);
+	ck_assert_double_eq(json_get_number(json_get(report, "conditions"), "requestsInFlight", 0), 4);
+	ck_assert_str_eq(json_get_text(json_get(report, "conditions"), "instance"), "1-1"); /* the one that was measured */
+	ck_assert(json_get_boolean(json_get(report, "conditions"), "schema", false));
+	/* In groups it is the same. */
+	asks = parse("[[{\"phase\":\"cold\",\"outcome\":\"answered\",\"textDigest\":\"x\"}],[{\"phase\":\"concurrent\",\"outcome\":\"answered\",\"textDigest\":\"x\"},"
+		     "{\"phase\":\"concurrent\",\"outcome\":\"answered\",\"textDigest\":\"y\"}]]");
+	ck_assert_str_eq(json_get_text(gate_report(&arena, asks, 0), "class"), "solo-only");
 	arena_close(&arena);
 }
 END_TEST
@@ -218,4 +299,4 @@ START_TEST(what_a_report_holds)
 }
 END_TEST
 
-SUITE_MAIN("base-reproducibility", upper_bounds, classes_in_order, plans, bad_arguments, classes_from_answers, what_a_report_holds)
+SUITE_MAIN("base-reproducibility", upper_bounds, classes_in_order, plans, plans_in_phases, bad_arguments, classes_from_answers, classes_from_phases, what_a_report_holds)

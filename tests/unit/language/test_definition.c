@@ -594,6 +594,9 @@ static const struct bad bad[] = {
 	{TASK("{call: judgement, with: {}}"), "/do/0/a/call", 3, 15, "call: judgement is not supported in this release", NULL},
 	{TASK("{call: 'reproducibility-gate:1.0.0@default', with: {}}"), "/do/0/a/with", 3, 59, "'runtime' is missing", NULL},
 	{TASK("{call: reproducibility-gate, with: {runtime: r, requests: 1}}"), "/do/0/a/with/requests", 3, 66, "an integer from 2 to 1000", NULL},
+	{TASK("{call: reproducibility-gate, with: {runtime: r, phases: [cold]}}"), "/do/0/a/with/phases/0", 3, 65, "interleaved", NULL},
+	{TASK("{call: reproducibility-gate, with: {runtime: r, concurrent: 4}}"), "/do/0/a/with", 3, 43, "'concurrent' is of a phase that is not asked for", NULL},
+	{TASK("{call: reproducibility-gate, with: {runtime: r, phases: [], concurrent: 65}}"), "/do/0/a/with/concurrent", 3, 80, "an integer from 2 to 64", NULL},
 	{TASK("{call: reproducibility-gate, with: {runtime: r, seeds: 21}}"), "/do/0/a/with/seeds", 3, 63, "an integer from 0 to 20", NULL},
 	{TASK("{call: reproducibility-gate, with: {runtime: r, prompt: x, messages: [{role: user, content: x}]}}"), "/do/0/a/with", 3, 43, "at most one of 'messages' and 'prompt'", NULL},
 	{TASK("{call: reproducibility-gate, with: {runtime: r, between: [a, 1]}}"), "/do/0/a/with/between/1", 3, 69, "must be a string", NULL},
@@ -854,6 +857,9 @@ START_TEST(nested_loops_are_limited)
 		{DEFINITION_LOOPS_MAX, "{set: '${ $e0 }'}", 0},
 		{DEFINITION_LOOPS_MAX + 1, "{set: '${ $e0 }'}", 1},
 		{DEFINITION_LOOPS_MAX - 1, "{call: extraction, with: {runtime: r, document: '${ $e0 }'}}", 0},
+		{DEFINITION_LOOPS_MAX - 1, "{call: reproducibility-gate, with: {runtime: '${ $e0 }'}}", 0},
+		{DEFINITION_LOOPS_MAX - 1, "{call: reproducibility-gate, with: {runtime: '${ $e0 }', phases: []}}", 1}, /* two */
+		{DEFINITION_LOOPS_MAX - 2, "{call: reproducibility-gate, with: {runtime: '${ $e0 }', phases: []}}", 0},
 		{DEFINITION_LOOPS_MAX, "{call: extraction, with: {runtime: r, document: '${ $e0 }'}}", 1},
 	};
 
