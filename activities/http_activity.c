@@ -205,11 +205,24 @@ static bool add_value(struct http_work *own, struct buffer *text, const struct j
 	return json_is(value, JSON_ARRAY);
 }
 
+/* Is a part of the path "." or ".."? A client takes that, and what stands before, away: another operation would be asked for. */
+static bool leads_elsewhere(const char *path)
+{
+	for (size_t len; *path != '\0'; path += len + (path[len] == '/')) {
+		len = strcspn(path, "/");
+		if ((len == 1 || len == 2) && strspn(path, ".") >= len)
+			return true;
+	}
+	return false;
+}
+
 /* "/pet/{petId}" with the values of its parameters. */
 static bool add_path(struct http_work *own, struct buffer *url, const char *path, const struct json *values, struct error *error)
 {
+	size_t start = url->len;
+
 	while (*path != '\0') {
-		size_t len = strcspn(path, "{");
+		size_t len = strcspn(path, "{"), before;
 		const char *name;
 
 		buffer_add(url, path, len);
@@ -219,10 +232,19 @@ static bool add_path(struct http_work *own, struct buffer *url, const char *path
 		len = strcspn(++path, "}");
 		name = arena_text_len(&own->work.activity->arena, path, len);
 		path += len + (path[len] == '}');
+		before = url->len;
 		if (json_get(values, name) == NULL || !add_value(own, url, json_get(values, name))) {
 			error_set(error, ERR_INVALID, "parameters.%.60s is missing, or no text, number, boolean or list of these", name);
 			return false;
 		}
+		if (url->len == before && !url->overflow) {
+			error_set(error, ERR_INVALID, "parameters.%.60s is empty: without it the path is another operation's", name);
+			return false;
+		}
+	}
+	if (leads_elsewhere(buffer_text(url) + start)) {
+		error_set(error, ERR_INVALID, "with these parameters a part of the path is . or .., which leads to another operation");
+		return false;
 	}
 	return true;
 }

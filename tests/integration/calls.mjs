@@ -154,6 +154,12 @@ await test('call: openapi asks what its operation describes, fetched once when t
 	equal(JSON.parse((await completes(ask('make', { pet: { name: '${ .name }' } }), { name: 'Rex' })).body), { name: 'Rex' }, 'a body');
 	equal(await completes(ask('closed', {}, { authentication: { use: 'peer' } }), null, use), { in: true }, 'authentication');
 	await faults(404, 'communication', 'answered 404', ask('gone', {}));
+	const asked = () => peer.seen.filter(request => request.url !== '/api.json').length, heard = asked();
+	for (const [id, detail] of [['..', 'leads to another operation'], ['.', 'leads to another operation'], ['', 'parameters.id is empty'], [[], 'parameters.id is empty']])
+		await faults(400, 'configuration', detail, ask('list', '${ .p }'), { p: { id, tag: 'a' } });
+	equal(asked(), heard, 'nobody is asked for something else');
+	equal((await completes(ask('list', { tag: 'a', id: '..x' }, { output: 'response' }), null)).statusCode, 200, 'dots within a name');
+	equal(peer.seen.at(-1).url, '/v2/echo/..x?tag=a', 'as they are');
 	await faults(400, 'configuration', 'parameters.tag is missing', ask('list', '${ .p }'), { p: { id: 1 } });
 	// Registered, it means the same for ever: nothing is fetched for its runs, and another description is another definition.
 	const before = fetched(), pets = definition('pets', ask('list', { tag: 'a', id: 1 }));
