@@ -484,6 +484,8 @@ int expression_check(const char *text, const char *const *variables, size_t vari
 	 * jq can bind names of its own ("as $x"), so only $secrets counts there. */
 	if (rc == 0)
 		rc = check_variables(&parser, variables, variable_count);
+	else if (rc == ERR_UNSUPPORTED && strstr(text, "$__loc__") != NULL) /* jq gives it the line in what happens to be compiled together */
+		rc = error_set(error, ERR_INVALID, "$__loc__ is not available: it would differ in a replay");
 	else if (rc == ERR_UNSUPPORTED)
 		check_variables(&parser, NULL, 0);
 	arena_close(&arena);
