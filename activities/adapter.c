@@ -367,7 +367,7 @@ enum failure_class peer_error_class(const struct peer_error *error)
 	int status = error->status;
 
 	/* Validation (FastAPI, vLLM, SGLang) says back what it was told, and a document may hold any words. */
-	if (status == 422 || (status == 400 && is_text(error->type, "BadRequestError")))
+	if (status == 422 || (status == 400 && (is_text(error->type, "BadRequestError") || is_text(error->type, "Bad Request"))))
 		return FAILURE_REFUSED;
 	if (means_no_memory(error->message))
 		return FAILURE_OUT_OF_MEMORY;

@@ -66,8 +66,8 @@ void chat_map_top_k(struct arena *arena, struct json *body, double off)
 
 /* ---- Answers ---- */
 
-/* A chunk of a stream or a whole answer: they differ in `delta` and `message`. */
-static bool read_chunk(struct answer *answer, struct bytes text, bool *token)
+/* A chunk of a stream or a whole answer: they differ in `delta` and `message`. *has_message: one of them was there. */
+static bool read_chunk(struct answer *answer, struct bytes text, bool *token, bool *has_message)
 {
 	struct arena scratch;
 	struct json_fault fault;
@@ -95,6 +95,7 @@ static bool read_chunk(struct answer *answer, struct bytes text, bool *token)
 	part = json_get(choice, "delta");
 	if (!json_is(part, JSON_OBJECT))
 		part = json_get(choice, "message");
+	*has_message = json_is(part, JSON_OBJECT);
 	*token = answer_add(&answer->text, json_get(part, "content"));
 	if (!answer_add(&answer->reasoning, json_get(part, "reasoning_content")))
 		*token |= answer_add(&answer->reasoning, json_get(part, "reasoning"));
@@ -131,6 +132,8 @@ out:
 
 bool chat_read_event(struct answer *answer, const char *name, struct bytes data, bool *token)
 {
+	bool has_message;
+
 	*token = false;
 	(void)name;
 	if (answer->ended || data.len == 0)
@@ -139,15 +142,18 @@ bool chat_read_event(struct answer *answer, const char *name, struct bytes data,
 		answer->ended = true;
 		return true;
 	}
-	return read_chunk(answer, data, token);
+	return read_chunk(answer, data, token, &has_message);
 }
 
 bool chat_read_whole(struct answer *answer, struct bytes body)
 {
-	bool token = false;
+	bool token = false, has_message = false;
 
-	if (!read_chunk(answer, body, &token))
+	if (!read_chunk(answer, body, &token, &has_message))
 		return false;
+	/* Some servers answer 200 to whatever they do not know, others under another path: that is no answer without words. */
+	if (!has_message)
+		return answer_fail(answer, FAILURE_RUNTIME_ERROR, "the runtime answered with JSON that holds no message (choices); see its url and kind");
 	answer->ended = true;
 	return true;
 }

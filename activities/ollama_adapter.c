@@ -142,7 +142,9 @@ static bool read_whole(struct answer *answer, struct bytes body)
 {
 	bool token;
 
-	return read_message(answer, body, &token);
+	if (!read_message(answer, body, &token))
+		return false;
+	return answer->ended || answer_fail(answer, FAILURE_RUNTIME_ERROR, "the runtime answered with JSON that does not say \"done\"; see its url and kind");
 }
 
 /* ---- Probes ---- */

@@ -21,6 +21,11 @@ static const struct sampling_field sampling[] = {
 	{NULL, NULL, NULL},
 };
 
+static const char *refuse_sampling(const char *name, const struct json *value)
+{
+	return strcmp(name, "seed") == 0 && value->number == -1 ? "takes -1 for a random seed; name another one" : NULL;
+}
+
 static struct json *make_request(struct arena *arena, const struct inference_request *request)
 {
 	struct json *body = chat_make_request(arena, request, sampling);
@@ -159,6 +164,7 @@ const struct runtime_adapter vllm_adapter = {
 		},
 	.count = {{.path = "/tokenize", .make_body = make_count, .read = read_count}},
 	.sampling = sampling,
+	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,
 	.read_event = chat_read_event,
 	.read_whole = chat_read_whole,

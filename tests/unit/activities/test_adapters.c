@@ -108,6 +108,9 @@ START_TEST(sampling_is_refused_by_name)
 	ck_assert_ptr_null(llamacpp_adapter.refuse_sampling("seed", parse("4294967294")));
 	ck_assert_ptr_nonnull(lmstudio_adapter.refuse_sampling("seed", parse("2147483648")));
 	ck_assert_ptr_nonnull(ollama_adapter.refuse_sampling("seed", parse("-1")));
+	ck_assert_ptr_nonnull(vllm_adapter.refuse_sampling("seed", parse("-1")));
+	ck_assert_ptr_null(vllm_adapter.refuse_sampling("seed", parse("-2")));
+	ck_assert_ptr_null(vllm_adapter.refuse_sampling("topK", parse("-1")));
 	ck_assert_ptr_nonnull(ollama_adapter.refuse_sampling("reasoningEffort", parse("\"minimal\"")));
 	ck_assert_ptr_null(ollama_adapter.refuse_sampling("reasoningEffort", parse("\"max\"")));
 }
@@ -219,9 +222,35 @@ START_TEST(effective_sampling_is_read)
 	struct answer answer;
 
 	answer_init(&answer);
-	ck_assert(llamacpp_adapter.read_whole(&answer, bytes_text("{\"choices\":[],\"__verbose\":{\"truncated\":true,\"generation_settings\":{\"seed\":3}}}")));
+	ck_assert(llamacpp_adapter.read_whole(&answer, bytes_text("{\"choices\":[{\"index\":0,\"message\":{}}],\"__verbose\":{\"truncated\":true,\"generation_settings\":{\"seed\":3}}}")));
 	ck_assert_str_eq(print(answer.effective), "{\"seed\":3}");
 	ck_assert(answer.cut_prompt && answer.ended);
+	answer_close(&answer);
+}
+END_TEST
+
+/* JSON that comes with status 200 and is no answer is not one without words. */
+START_TEST(an_answer_has_a_message)
+{
+	static const char *const bodies[] = {"{}", "{\"status\":\"ok\"}", "{\"choices\":[]}", "{\"choices\":{}}", "{\"choices\":[{\"index\":1,\"message\":{\"content\":\"x\"}}]}",
+					     "{\"choices\":[{\"index\":0,\"message\":\"x\"}]}", "{\"object\":\"list\",\"data\":[]}"};
+	struct answer answer;
+
+	for (size_t i = 0; i < COUNT_OF(bodies); i++)
+		for (size_t k = 0; k < COUNT_OF(adapters); k++) {
+			answer_init(&answer);
+			ck_assert_msg(!adapters[k]->read_whole(&answer, bytes_text(bodies[i])), "%s: %s", adapters[k]->kind, bodies[i]);
+			ck_assert_int_eq(answer.failure, FAILURE_RUNTIME_ERROR);
+			ck_assert_ptr_nonnull(strstr(answer.detail, "see its url and kind"));
+			answer_close(&answer);
+		}
+	/* One without words is: a model may have nothing to say. */
+	answer_init(&answer);
+	ck_assert(openai_adapter.read_whole(&answer, bytes_text("{\"choices\":[{\"message\":{\"content\":null},\"finish_reason\":\"stop\"}]}")));
+	ck_assert(answer.ended);
+	answer_close(&answer);
+	answer_init(&answer);
+	ck_assert(ollama_adapter.read_whole(&answer, bytes_text("{\"message\":{\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\"}")));
 	answer_close(&answer);
 }
 END_TEST
@@ -278,6 +307,7 @@ static const struct {
 	{&openai_adapter, 502, "", FAILURE_UNREACHABLE, "502"},
 	{&openai_adapter, 200, "{\"error\":\"text\"}", FAILURE_RUNTIME_ERROR, "text"},
 	{&openai_adapter, 422, "{\"detail\":[{\"loc\":[\"body\"],\"msg\":\"bad\",\"input\":\"the pump ran out of memory\"}]}", FAILURE_REFUSED, "ran out of memory"},
+	{&vllm_adapter, 400, "{\"error\":{\"message\":\"1 validation error: {'input': 'server busy, out of memory'}\",\"type\":\"Bad Request\",\"code\":400}}", FAILURE_REFUSED, "validation"},
 	{&vllm_adapter, 400, "{\"error\":{\"message\":\"[{'type': 'missing', 'input': 'EngineDead, out of memory'}]\",\"type\":\"BadRequestError\",\"code\":400}}", FAILURE_REFUSED, "missing"},
 	{&openai_adapter, 422, "{\"detail\":[{\"loc\":[\"body\"],\"msg\":\"bad\"}]}", FAILURE_REFUSED, "\"msg\":\"bad\""},
 	{&openai_adapter, 422, "{\"detail\":\"Unsupported fields in the request: {'response_format', 'stream_options'}\"}", FAILURE_REFUSED, "takes none of"},
@@ -722,6 +752,7 @@ int main(void)
 	tcase_add_loop_test(tests, streams_are_read, 0, COUNT_OF(streams));
 	tcase_add_test(tests, what_is_told_is_bounded);
 	tcase_add_test(tests, effective_sampling_is_read);
+	tcase_add_test(tests, an_answer_has_a_message);
 	tcase_add_loop_test(tests, errors_have_one_taxonomy, 0, COUNT_OF(errors));
 	tcase_add_test(tests, extras_are_given_up);
 	tcase_add_loop_test(tests, probes_find_fields, 0, COUNT_OF(probes));
