@@ -156,6 +156,25 @@ START_TEST(test_limits)
 	ck_assert(parse_text("x\n9999999999999999999\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x AAAAAAA=\n", &error) == 0);
 	ck_assert(parse_text("x\n10000000000000000000\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x AAAAAAA=\n", &error) != 0);
 	ck_assert(parse_text("x\n1\n47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x AAAAAAA=\n", &error) != 0);
+	static const struct {
+		const char *text, *code;
+	} shapes[] = {
+		{"x\n1\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n- x AAAAAAA=\n", "note-shape"},
+		{"x\n1\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\nx\n", "note-shape"},
+		{"x\n1\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x\n", "note-shape"},
+		{"x\n1\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x+y AAAAAAA=\n", "note-shape"},
+		{"x\n1\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x AAAAAA_=\n", "note-shape"},
+		{"x\n1\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\nmore\n\n\xe2\x80\x94 x AAAAAAA=\n", "checkpoint-shape"},
+		{"x\n1\n\n\xe2\x80\x94 x AAAAAAA=\n", "checkpoint-shape"},
+		{"x\n01\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x AAAAAAA=\n", "checkpoint-shape"},
+		{"x\n1/\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x AAAAAAA=\n", "checkpoint-shape"},
+		{"x\n1:\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n\xe2\x80\x94 x AAAAAAA=\n", "checkpoint-shape"},
+		{"x\n1\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuF=\n\n\xe2\x80\x94 x AAAAAAA=\n", "checkpoint-shape"},
+	};
+	for (size_t i = 0; i < COUNT_OF(shapes); i++)
+		ck_assert_msg(parse_text(shapes[i].text, &error) != 0 && vectors_has_code(error.message, shapes[i].code), "case %zu: %s", i, error.message);
+	/* A line behind the three is an extension that we do not know. */
+	ck_assert(parse_text("x\n1\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\nmore\n\n\xe2\x80\x94 x AAAAAAA=\n", &error) == 0);
 	ck_assert(parse_text("", &error) != 0);
 	ck_assert(parse_text("\n", &error) != 0);
 	ck_assert(parse_text("\n\n", &error) != 0);
@@ -219,6 +238,9 @@ START_TEST(test_refused_proof_files)
 		"c2sp.org/tlog-proof@v1\nindex \n\n",
 		"c2sp.org/tlog-proof@v1\nindex 01\n\n",
 		"c2sp.org/tlog-proof@v1\nindex -1\n\n",
+		"c2sp.org/tlog-proof@v1\nindex 1:\n\n",
+		"c2sp.org/tlog-proof@v1\nindex\n\n",
+		"c2sp.org/tlog-proof@v1\nextra AAAA\nno index\n\n",
 		"c2sp.org/tlog-proof@v1\nindex 1\n",
 		"c2sp.org/tlog-proof@v1\nextra !\nindex 1\n\n",
 		"c2sp.org/tlog-proof@v1\nextra AAAA\n",

@@ -150,6 +150,13 @@ START_TEST(test_refused_pem)
 		{"", "not a PEM key"},
 		{"hello", "not a PEM key"},
 		{"-----BEGIN PRIVATE KEY-----", "first line is incomplete"},
+		{"-----BEGIN ", "first line is incomplete"},
+		{"-----BEGIN PRIVATE KEY\n", "first line is incomplete"},
+		{"-----BEGIN ---\r\n", "first line is incomplete"},
+		{"-----BEGIN OF\x1b[31mCOLOURS-----\n", "\"OF\""},
+		{"-----BEGIN A LABEL THAT IS LONGER THAN ANYBODY WOULD WANT TO READ-----\n", "\"A LABEL THAT IS LONGER THAN ANYBODY WOUL\""},
+		{"-----BEGIN PRIVATE KEY-----\nAA==\n", "at the end"},
+		{"-----BEGIN PRIVATE KEY-----\nAA==-----END PRIVATE KEY-----\n", "at the end"},
 		{"-----BEGIN RSA PRIVATE KEY-----\nAA==\n-----END RSA PRIVATE KEY-----\n", "\"RSA PRIVATE KEY\""},
 		{"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----\n", "\"ENCRYPTED PRIVATE KEY\""},
 		{"-----BEGIN OPENSSH PRIVATE KEY-----\nAA==\n-----END OPENSSH PRIVATE KEY-----\n", "\"OPENSSH PRIVATE KEY\""},
@@ -182,6 +189,17 @@ START_TEST(test_refused_pem)
 	ck_assert(secret_key_parse_pem(&secret, buffer_bytes(&pem), &error) == ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(error.message, "47 bytes"));
 	buffer_close(&pem);
+	pem_of("PUBLIC KEY", shortened, sizeof(shortened), &pem);
+	ck_assert(public_key_parse_pem(&public, buffer_bytes(&pem), &error) == ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(error.message, "Ed25519 public key of a wrong form or length (47 bytes"));
+	ck_assert(secret_key_parse_pem(&secret, buffer_bytes(&pem), &error) == ERR_INVALID);
+	buffer_close(&pem);
+	pem_of("PRIVATE KEY", shortened, sizeof(shortened), &pem);
+	ck_assert(public_key_parse_pem(&public, buffer_bytes(&pem), &error) == ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(error.message, "wanted \"PUBLIC KEY\""));
+	buffer_close(&pem);
+	/* Line ends of another system are no damage. */
+	ck_assert_int_eq(secret_key_parse_pem(&secret, BYTES_OF("-----BEGIN PRIVATE KEY-----\r\nMC4CAQAwBQYDK2VwBCIEILkbriasZS4w85xe2yBR6INGP5BU7sa21YArcM3sxUGC\r\n-----END PRIVATE KEY-----\r\n"), &error), 0);
 	buffer_init(&pem, 1 << 20);
 	for (size_t i = 0; i < 9000; i++)
 		buffer_add_char(&pem, 'A');
@@ -210,6 +228,21 @@ START_TEST(test_pkcs8_version_2)
 	pem_of("PRIVATE KEY", der, sizeof(der), &pem);
 	ck_assert(secret_key_parse_pem(&got, buffer_bytes(&pem), &error) == ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(error.message, "does not belong"));
+	buffer_close(&pem);
+	der[48] ^= 1;
+	pem_of("PRIVATE KEY", der, sizeof(der), &pem);
+	ck_assert(secret_key_parse_pem(&got, buffer_bytes(&pem), &error) == ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(error.message, "unknown part behind the key"));
+	buffer_close(&pem);
+	/* Attributes alone, which say nothing of the key. */
+	der[1] = 50;
+	pem_of("PRIVATE KEY", der, 52, &pem);
+	ck_assert_msg(secret_key_parse_pem(&got, buffer_bytes(&pem), &error) == 0, "%s", error.message);
+	ck_assert_mem_eq(&got, &want, sizeof(got));
+	buffer_close(&pem);
+	der[1] = 51;
+	pem_of("PRIVATE KEY", der, 52, &pem);
+	ck_assert(secret_key_parse_pem(&got, buffer_bytes(&pem), &error) != 0); /* its length is another */
 	buffer_close(&pem);
 }
 END_TEST
