@@ -158,6 +158,83 @@ START_TEST(entries_that_cannot_follow)
 }
 END_TEST
 
+/* The same of what waits, tries, begins and is tried again: each row is one entry behind those that the run made by itself, or behind its first alone. */
+START_TEST(entries_that_do_not_fit)
+{
+	enum behind { NOTHING, CREATED, SUBMITTED };
+	static const char waits[] = "[{\"w\":{\"wait\":{\"hours\":1}}},{\"a\":{" CALL "}}]", tries[] = "[{\"t\":{\"try\":[{\"a\":{" CALL "}}],\"catch\":{\"as\":\"e\",\"do\":[{\"s\":{\"set\":{\"x\":1}}}]}}}]",
+			  raises[] = "[{\"r\":{\"raise\":{\"error\":{\"type\":\"https://x/y\",\"status\":500}}}}]";
+	static const struct {
+		const char *tasks;
+		enum behind behind;
+		enum entry_kind kind;
+		const char *data, *why;
+	} rows[] = {
+		{waits, NOTHING, ENTRY_RUN_CREATED, "\"timeout\":\"soon\"", "a time that is none"},
+		{waits, NOTHING, ENTRY_RUN_CREATED, "\"parent\":{}", "a parent without its id or step"},
+		{waits, NOTHING, ENTRY_RUN_CREATED, "\"parent\":{\"run\":\"a/b\",\"step\":\"/do/0/a@1\"}", "a parent without its id or step"},
+		{waits, NOTHING, ENTRY_RUN_CREATED, "\"parent\":{\"run\":\"r0\"}", "a parent without its id or step"},
+		{waits, CREATED, ENTRY_TASK_STARTED, "\"stepId\":\"/do/0/w@2\"", "the execution number is not the next one"},
+		{waits, CREATED, ENTRY_TASK_STARTED, "\"stepId\":\"/do/0/w@0\"", "the execution number is not the next one"},
+		{waits, CREATED, ENTRY_TASK_CANCELLED, "\"stepId\":\"/do/0/w@1\"", "the task is not under way"},
+		{waits, CREATED, ENTRY_TASK_RETRYING, "\"stepId\":\"/do/0/w@1\"", "the task is not under way"},
+		{waits, CREATED, ENTRY_TASK_CAUGHT, "\"stepId\":\"/do/0/w@1\"", "the task is not under way"},
+		{waits, CREATED, ENTRY_TASK_COMPLETED, "\"stepId\":\"/do/0/w@1\"", "no output"},
+		{waits, CREATED, ENTRY_TASK_STARTED, "\"stepId\":\"/do/0/w@1\",\"due\":\"soon\"", "a time that is none"},
+		{waits, CREATED, ENTRY_TASK_STARTED, "\"stepId\":\"/do/0/w@1\",\"timeout\":\"soon\"", "a time that is none"},
+		{waits, CREATED, ENTRY_TASK_STARTED, "\"stepId\":\"/do/0/w@1\",\"attemptDue\":\"soon\"", "a time that is none"},
+		{waits, CREATED, ENTRY_TASK_STARTED, "\"stepId\":\"/do/0/w@1\",\"retryUntil\":\"soon\"", "a time that is none"},
+		{waits, CREATED, ENTRY_TASK_STARTED, "\"stepId\":\"/do/0/w@1\",\"since\":\"soon\"", "a time that is none"},
+		{waits, SUBMITTED, ENTRY_TIMER_FIRED, "\"timer\":\"timeout\"", "the run has no timeout"},
+		{waits, SUBMITTED, ENTRY_TIMER_FIRED, "\"stepId\":\"/do/0/w@1\"", "the task is not under way"},
+		{waits, SUBMITTED, ENTRY_TIMER_FIRED, "\"stepId\":\"/do/7/w@1\",\"timer\":\"wait\"", "the task is not under way"},
+		{waits, SUBMITTED, ENTRY_TIMER_FIRED, "\"stepId\":\"/do/1/a@1\",\"timer\":\"wait\"", "the task is not under way"},
+		{waits, SUBMITTED, ENTRY_TIMER_FIRED, "\"stepId\":\"/do/0/w@2\",\"timer\":\"wait\"", "the task is not under way"},
+		{waits, SUBMITTED, ENTRY_TIMER_FIRED, "\"stepId\":\"/do/0/w@1\",\"timer\":\"timeout\"", "it does not wait for this"},
+		{waits, SUBMITTED, ENTRY_TIMER_FIRED, "\"stepId\":\"/do/0/w@1\",\"timer\":\"attempt\"", "it does not wait for this"},
+		{waits, SUBMITTED, ENTRY_TIMER_FIRED, "\"stepId\":\"/do/0/w@1\",\"timer\":\"wait\",\"attemptDue\":\"soon\"", "a time that is none"},
+		{waits, SUBMITTED, ENTRY_TASK_RETRYING, "\"stepId\":\"/do/0/w@1\"", "no time, or an attempt is in flight"},
+		{waits, SUBMITTED, ENTRY_TASK_RETRYING, "\"stepId\":\"/do/0/w@1\",\"due\":\"soon\"", "no time, or an attempt is in flight"},
+		{waits, SUBMITTED, ENTRY_TASK_CAUGHT, "\"stepId\":\"/do/0/w@1\"", "it is no try that just caught"},
+		{waits, SUBMITTED, ENTRY_TASK_RESUMED, "\"stepId\":\"/do/0/w@2\"", "the task was not under way"},
+		{waits, SUBMITTED, ENTRY_TASK_RESUMED, "\"stepId\":\"/do/1/a@1\"", "the task was not under way"},
+		{waits, SUBMITTED, ENTRY_TASK_RESUMED, "\"timeout\":\"soon\"", "the task was not under way"},
+		{waits, SUBMITTED, ENTRY_TASK_RESUMED, "\"stepId\":\"/do/0/w@1\",\"timeout\":\"soon\"", "a time that is none"},
+		{waits, SUBMITTED, ENTRY_TASK_RESUMED, "\"stepId\":\"/do/0/w@1\",\"attemptDue\":\"soon\"", "a time that is none"},
+		{waits, SUBMITTED, ENTRY_TASK_RESUMED, "\"stepId\":\"/do/0/w@1\",\"retryUntil\":\"soon\"", "a time that is none"},
+		{waits, SUBMITTED, ENTRY_ATTEMPT_SUCCEEDED, "\"stepId\":\"/do/0/w@1\",\"attempt\":1", "this attempt is not in flight"},
+		{waits, SUBMITTED, ENTRY_ATTEMPT_STARTED, "\"attempt\":1", "the task is not under way"},
+		{waits, SUBMITTED, ENTRY_EVENT_EMITTED, "\"stepId\":\"/do/0/w@1\"", "no emit, or no event"},
+		{waits, SUBMITTED, ENTRY_EVENT_EMITTED, "\"key\":1", "no emit, or no event"},
+		{waits, SUBMITTED, ENTRY_EVENT_CONSUMED, "\"eventSeq\":3", "no listen waits for an event here"},
+		{waits, SUBMITTED, ENTRY_RUN_RETRIED, "\"attempt\":1", "a faulted run"},
+		{tries, SUBMITTED, ENTRY_TASK_RETRYING, "\"stepId\":\"/do/0/t@1\",\"due\":\"2026-09-18T09:10:24.500Z\"", "something inside it is still under way"},
+		{tries, SUBMITTED, ENTRY_TASK_CAUGHT, "\"stepId\":\"/do/0/t@1\"", "it is no try that just caught"},
+		{tries, SUBMITTED, ENTRY_TASK_STARTED, "\"stepId\":\"/do/0/t/catch/do/0/s@1\"", "it is not this task's turn"},
+		{raises, SUBMITTED, ENTRY_RUN_RETRIED, "\"timeout\":\"soon\"", "a time that is none"},
+		{raises, SUBMITTED, ENTRY_RUN_FAULTED, "\"again\":true", "the run has ended already"},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct fixture f;
+		struct state state;
+		struct error error = {0};
+
+		fixture_open(&f, rows[i].tasks);
+		fixture_submit(&f, "{}");
+		state_init(&state, f.definition);
+		for (size_t k = 0; rows[i].behind == SUBMITTED ? k < f.count : rows[i].behind == CREATED && k < 1; k++)
+			ck_assert_msg(workflow_apply(&state, &f.entries[k], &error) == 0, "%s", error.message);
+		state_settle(&state);
+		struct entry entry = make_entry(&f, rows[i].kind, arena_printf(&f.arena, "{\"runId\":\"r1\",%s}", rows[i].data));
+		ck_assert_msg(workflow_apply(&state, &entry, &error) == ERR_CORRUPT, "row %zu was folded in", i);
+		ck_assert_msg(strstr(error.message, rows[i].why) != NULL, "row %zu: %s", i, error.message);
+		state_close(&state);
+		fixture_close(&f);
+	}
+}
+END_TEST
+
 /* Nothing comes before run.created and nothing after the end. */
 START_TEST(a_run_has_a_beginning_and_an_end)
 {
@@ -302,4 +379,4 @@ END_TEST
 
 SUITE_NO_ABORTS
 SUITE_MAIN("workflow-state", snapshots_hold_all, bad_snapshots_are_refused, fold_is_a_function_of_the_entries, drafts_leave_no_trace, large_values_stay_outside, finished_work_is_forgotten,
-	   entries_that_cannot_follow, a_run_has_a_beginning_and_an_end, deadlines)
+	   entries_that_cannot_follow, entries_that_do_not_fit, a_run_has_a_beginning_and_an_end, deadlines)
