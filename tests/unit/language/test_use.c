@@ -11,6 +11,8 @@
 #define GET(more) DOCUMENT "use: {secrets: [key, \"the key\"], authentications: {login: {basic: {username: u, password: '${ $secrets.key }'}}}}\n" \
 	"do: [a: {call: http, with: {method: get, endpoint: {uri: 'http://h', " more "}}}]\n"
 #define HEADERS(more) DOCUMENT "use: {secrets: [key]}\ndo: [a: {call: http, with: {method: get, endpoint: 'http://h', headers: {" more "}}}]\n"
+#define OPENAPI(document, more) DOCUMENT "use: {secrets: [key]}\ndo: [a: {call: openapi, with: {document: {endpoint: " document "}, operationId: o" more "}}]\n"
+#define OPERATION "'https://h/d', digest: d, operation: {method: get, path: /a, server: 'https://h', parameters: [{in: query, multi: false, name: q, required: true}]}"
 #define FUNCTIONS(functions, tasks) DOCUMENT "use: {functions: {" functions "}}\ndo: [" tasks "]\n"
 
 static struct definition *load(const char *text, struct problems *problems)
@@ -36,6 +38,9 @@ START_TEST(calls_are_made_complete)
 		 "{\"authentication\":{\"scheme\":\"basic\",\"username\":\"u\"},\"endpoint\":\"http://h\",\"method\":\"get\",\"secrets\":{\"authentication\":{\"password\":\"key\"}}}"},
 		{HEADERS("X-A: '${ .a }', X-Key: '${ $secrets.key }', X-Quoted: '${$secrets.\"key\"}'"),
 		 "{\"endpoint\":\"http://h\",\"headers\":{\"X-A\":\"${ .a }\"},\"method\":\"get\",\"secrets\":{\"headers\":{\"X-Key\":\"key\",\"X-Quoted\":\"key\"}}}"},
+		{OPENAPI(OPERATION, ", parameters: {q: 1}, redirect: true, authentication: {bearer: {token: '${ $secrets.key }'}}"),
+		 "{\"authentication\":{\"scheme\":\"bearer\"},\"endpoint\":\"https://h\",\"method\":\"get\",\"operation\":{\"method\":\"get\",\"parameters\":[{\"in\":\"query\",\"multi\":false,\"name\":\"q\","
+		 "\"required\":true}],\"path\":\"/a\",\"server\":\"https://h\"},\"parameters\":{\"q\":1},\"redirect\":true,\"secrets\":{\"authentication\":{\"token\":\"key\"}}}"},
 		{HEADERS("X-A: b"), "{\"endpoint\":\"http://h\",\"headers\":{\"X-A\":\"b\"},\"method\":\"get\"}"},
 	};
 
@@ -130,6 +135,26 @@ START_TEST(mistakes_have_their_place)
 		{GET("authentication: {oidc: {}}"), "/do/0/a/with/endpoint/authentication/oidc", "not supported in this release", NULL},
 		{DOCUMENT "use: {authentications: {a: {use: b}, b: {bearer: {token: x}}}}\ndo: []\n", "/use/authentications/a/use", "cannot name another one", NULL},
 		{DOCUMENT "use: {authentications: {a: {bearer: {token: '${ $secrets.none }'}}}}\ndo: []\n", "/use/authentications/a/bearer/token", "use.secrets has no 'none'", NULL},
+		/* descriptions of services */
+		{DOCUMENT "do: [a: {call: openapi, with: {document: 'https://h/d', operationId: o}}]\n", "/do/0/a/with/document", "must be an object", NULL},
+		{OPENAPI("7", ""), "/do/0/a/with/document/endpoint", "must be a string", NULL},
+		{OPENAPI("'ftp://h/d'", ""), "/do/0/a/with/document/endpoint", "must be a plain http:// or https:// URI", "inlines file: ones"},
+		{OPENAPI("'https://h/{x}'", ""), "/do/0/a/with/document/endpoint", "must be a plain http:// or https:// URI", NULL},
+		{OPENAPI("'${ .x }'", ""), "/do/0/a/with/document/endpoint", "must be a plain http:// or https:// URI", NULL},
+		{OPENAPI("{uri: 'ftp://h/d'}", ""), "/do/0/a/with/document/endpoint/uri", "must be a plain http:// or https:// URI", NULL},
+		{OPENAPI("{uri: 1}", ""), "/do/0/a/with/document/endpoint/uri", "must be a string", NULL},
+		{OPENAPI("{}", ""), "/do/0/a/with/document/endpoint", "'uri' is missing", NULL},
+		{OPENAPI("{uri: 'https://h/d', authentication: {basic: {use: key}}}", ""), "/do/0/a/with/document/endpoint/authentication", "not supported in this release", NULL},
+		{OPENAPI("'file:d.yaml'", ""), "/do/0/a/with/document/endpoint", "must be a plain http:// or https:// URI", NULL},
+		{OPENAPI("{uri: 'file:d.yaml'}", ""), "/do/0/a/with/document/endpoint/uri", "must be a plain http:// or https:// URI", NULL},
+		{OPENAPI("'https://h/d', operation: 1", ""), "/do/0/a/with/document/operation", "must be an object", NULL},
+		{OPENAPI("'https://h/d', operation: {method: get}", ""), "/do/0/a/with/document/operation", "is no operation as the daemon writes it", "leave it out"},
+		{DOCUMENT "do: [a: {call: openapi, with: {document: {endpoint: 'https://h/d'}, operationId: ''}}]\n", "/do/0/a/with/operationId", "must be the id of an operation", NULL},
+		{DOCUMENT "do: [a: {call: openapi, with: {document: {endpoint: 'https://h/d'}, operationId: '${ .x }'}}]\n", "/do/0/a/with/operationId", "must be the id of an operation", NULL},
+		{OPENAPI("'https://h/d'", ", parameters: [1]"), "/do/0/a/with/parameters", "must be an object", NULL},
+		{OPENAPI(OPERATION, ", parameters: {q: 1, r: 2}"), "/do/0/a/with/parameters/r", "the operation has no parameter 'r'", NULL},
+		{OPENAPI(OPERATION, ", parameters: {}"), "/do/0/a/with", "the operation needs the parameter 'q'", NULL},
+		{OPENAPI(OPERATION, ""), "/do/0/a/with", "the operation needs the parameter 'q'", NULL},
 		/* functions */
 		{FUNCTIONS("f: {sett: {}}", ""), "/use/functions/f", "a task without a kind", "did you mean 'set'?"},
 		{FUNCTIONS("http: {set: {a: 1}}", ""), "/use/functions/http", "cannot be called 'http'", NULL},
