@@ -303,6 +303,20 @@ static const char *reach_name(const struct runtime *runtime)
 	return "unknown";
 }
 
+/* Why those wait that wait, how long the first one has, and until when if that is known. */
+static void describe_waiting(const struct runtime *runtime, struct arena *arena, struct json *item)
+{
+	const struct slot_queue *queue = &runtime->queue;
+	uint64_t now = now_us(runtime->activities);
+
+	if (queue->waiting_count == 0)
+		return;
+	json_set_text(arena, item, "waitsFor", slot_wait_name(queue->reason));
+	json_set_number(arena, item, "oldestMs", (double)(int64_t)slot_queue_oldest_ms(queue, now));
+	if (queue->reason_until_us != SLOT_NEVER && queue->reason_until_us > now)
+		json_set_number(arena, item, "goesOnInMs", (double)((queue->reason_until_us - now) / 1000));
+}
+
 static struct json *describe_runtime(const struct runtime *runtime, struct arena *arena, bool with_log)
 {
 	const struct configuration *configuration = runtime->configuration;
@@ -317,9 +331,13 @@ static struct json *describe_runtime(const struct runtime *runtime, struct arena
 					    configuration != NULL	   ? configuration->model :
 									     NULL);
 	json_set_text(arena, item, "status", reach_name(runtime));
-	json_set_number(arena, item, "inFlight", runtime->in_flight);
-	json_set_number(arena, item, "waiting", (double)runtime->waiting_count);
-	json_set_number(arena, item, "concurrency", runtime->config.concurrency);
+	json_set_number(arena, item, "inFlight", runtime->queue.in_flight);
+	json_set_number(arena, item, "waiting", (double)runtime->queue.waiting_count);
+	describe_waiting(runtime, arena, item);
+	json_set_number(arena, item, "concurrency", runtime->queue.concurrency);
+	json_set_text(arena, item, "concurrencyBasis", runtime->concurrency_basis);
+	if (runtime->concurrency_source[0] != '\0')
+		json_set_text(arena, item, "concurrencySource", runtime->concurrency_source);
 	if (configuration != NULL) {
 		digest_text(&configuration->digest, text);
 		json_set_text(arena, item, "configuration", text);

@@ -92,6 +92,7 @@ struct runtime_adapter {
 	const char *kind;
 	const char *request_path;
 	enum adapter_stream stream;
+	unsigned loaded_models; /* it serves several models and may hold so many at once; 0: it holds what it serves */
 	bool has_end_marker; /* a stream that ends without it was cut off */
 	struct adapter_probe probes[ADAPTER_PROBES_MAX];
 	struct adapter_count count[ADAPTER_COUNT_STEPS_MAX];

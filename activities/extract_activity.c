@@ -352,6 +352,7 @@ int extract_activity_start(struct activities *activities, struct activity *activ
 	own->inference.on_done = on_answer;
 	own->inference.owner = own;
 	inference_require(&own->inference, json_get(own->plan, "requireClass"));
+	own->inference.priority = json_get(own->plan, "priority");
 	inference_start(&own->inference);
 	return 0;
 fail:

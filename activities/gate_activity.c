@@ -178,8 +178,8 @@ static bool refuse_phases(const struct runtime *runtime, const struct json *plan
 	for (size_t i = 0; i < json_count(phases); i++)
 		if (strcmp(json_at(phases, i)->string.text, "reload") == 0 && runtime->supervisor == NULL)
 			return error_set(error, ERR_INVALID, "phase reload: the daemon does not launch runtime %s (launch), so it cannot load it anew", runtime->config.name) != 0;
-	if (width > runtime->config.concurrency)
-		return error_set(error, ERR_INVALID, "concurrent %.0f: runtime %s takes %u requests at once (concurrency)", width, runtime->config.name, runtime->config.concurrency) != 0;
+	if (width > runtime->queue.concurrency)
+		return error_set(error, ERR_INVALID, "concurrent %.0f: runtime %s takes %u requests at once (concurrency)", width, runtime->config.name, runtime->queue.concurrency) != 0;
 	return false;
 }
 

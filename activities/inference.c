@@ -15,7 +15,7 @@
 
 #define INTEGER_MAX 9007199254740991.0 /* 2^53 - 1 */
 
-enum { SEED_DIGITS_MAX = 16 };
+enum { SEED_DIGITS_MAX = 16, WAITED_TOLD_MIN_US = 1000 };
 
 /* ---- Sampling ---- */
 
@@ -279,8 +279,12 @@ static void fail(struct inference *inference, enum failure_class failure, const 
 /* The connection is given up or over: bodies kept, deadlines gone, the slot free. */
 static void leave_wire(struct inference *inference)
 {
+	const struct answer *answer = &inference->answer;
+
 	stop_deadlines(inference);
 	keep_bodies(inference);
+	if (answer->completion_tokens >= 0)
+		inference->slot.tokens_used = (int64_t)(answer->completion_tokens + (answer->prompt_tokens > 0 ? answer->prompt_tokens : 0));
 	runtime_leave(inference->runtime, &inference->slot);
 }
 
@@ -741,6 +745,8 @@ static void conclude(struct inference *inference)
 		runtime_doubt(inference->runtime, answer->detail, false);
 	if (end == TRANSFER_NOT_CONNECTED || (end == TRANSFER_BROKEN && !good))
 		runtime_doubt(inference->runtime, answer->detail, transfer->status == 0);
+	if (answer->failure == FAILURE_RATE_LIMITED && transfer->retry_after_ms > 0)
+		runtime_hold(inference->runtime, transfer->retry_after_ms);
 	leave_wire(inference);
 	if (good)
 		confirm(inference);
@@ -1089,6 +1095,23 @@ static void on_configured(struct configuration_wait *wait)
 
 /* ---- Life ---- */
 
+/* What it waited for, where it waited at all: {"rate": microseconds, …}. */
+static void write_waited(struct inference *inference)
+{
+	struct arena *arena = &inference->work->activity->arena;
+	struct json *waited = NULL;
+
+	for (size_t i = 0; i < SLOT_WAIT_COUNT; i++) {
+		if (inference->slot.waited_us[i] < WAITED_TOLD_MIN_US)
+			continue;
+		if (waited == NULL)
+			waited = json_object(arena);
+		json_set_number(arena, waited, slot_wait_name((enum slot_wait)i), (double)inference->slot.waited_us[i]);
+	}
+	if (waited != NULL)
+		json_set(arena, work_record(inference->work), "waitedUs", waited);
+}
+
 static void on_slot(struct slot *slot)
 {
 	struct inference *inference = CONTAINER_OF(slot, struct inference, slot);
@@ -1100,6 +1123,7 @@ static void on_slot(struct slot *slot)
 	work->queued = false;
 	stage_enter(work, &result->stages.dispatch);
 	result->queued_us = (uint64_t)result->stages.queue;
+	write_waited(inference);
 	inference->state = INFERENCE_PREPARING;
 	inference->on_slot(inference);
 }
@@ -1156,6 +1180,18 @@ static void write_sampling(struct inference *inference)
 	json_set(arena, work_record(inference->work), "sampling", record);
 }
 
+bool inference_priority(const struct json *argument, unsigned *priority, struct error *error)
+{
+	if (argument == NULL || argument->type == JSON_NULL)
+		return true;
+	if (!json_is_integer(argument) || argument->number < 0 || argument->number > PRIORITY_MAX) {
+		error_set(error, ERR_INVALID, "priority is not a whole number from 0 to %d, the higher the sooner", PRIORITY_MAX);
+		return false;
+	}
+	*priority = (unsigned)argument->number;
+	return true;
+}
+
 void inference_require(struct inference *inference, const struct json *required)
 {
 	const struct activity *activity = inference->work->activity;
@@ -1170,6 +1206,7 @@ void inference_require(struct inference *inference, const struct json *required)
 void inference_start(struct inference *inference)
 {
 	struct work *work = inference->work;
+	double max_tokens = json_get_number(inference->sampling, "maxTokens", 0);
 
 	work_set_retry(work, inference->runtime->config.retry_attempts, inference->runtime->config.retry_floor_ms,
 		       inference->runtime->config.retry_cap_ms);
@@ -1182,6 +1219,9 @@ void inference_start(struct inference *inference)
 	inference->state = INFERENCE_QUEUED;
 	inference->slot.on_slot = on_slot;
 	inference->slot.on_lost = on_lost;
+	inference->slot.priority = inference->runtime->config.priority;
+	inference_priority(inference->priority, &inference->slot.priority, NULL);
+	inference->slot.tokens = max_tokens > 0 ? (int64_t)max_tokens : 0;
 	work->queued = true;
 	work->activities->queued++;
 	stage_enter(work, &work->activity->result.stages.queue);

@@ -48,6 +48,7 @@ struct inference {
 	const struct json *judge_except; /* the part of it that accepts everything here, or NULL */
 	struct json *sampling; /* from inference_sampling() */
 	const struct json *required; /* `requireClass`: a class, or {class, mayDiffer}; NULL: none. By inference_require() */
+	const struct json *priority; /* 0 to PRIORITY_MAX, as inference_priority() takes it; NULL or not one: the runtime's */
 	inference_cb on_slot; /* fill in `messages`, now or later; then inference_send() or inference_end() */
 	inference_cb on_done;
 	void *owner;
@@ -98,6 +99,9 @@ struct inference {
 /* The runtime's sampling overlaid by the definition's (either may be NULL), checked against what the runtime's kind can say.
  * NULL: error. seed may be a number or a text of digits; it is sent as a number. */
 struct json *inference_sampling(struct arena *arena, const struct runtime *runtime, const struct json *overlay, struct error *error);
+
+/* From an argument `priority` that may be there: is it one? NULL or null: *priority is left alone. */
+bool inference_priority(const struct json *argument, unsigned *priority, struct error *error);
 
 /* From `requireClass` (NULL or null: nothing): work that demands a class has the runtime for itself, as gates have, but for one request at a time. */
 void inference_require(struct inference *inference, const struct json *required);

@@ -189,6 +189,7 @@ int inference_activity_start(struct activities *activities, struct activity *act
 	struct inference_work *own;
 	struct json_schema *program = NULL;
 	struct json *sampling;
+	unsigned priority;
 
 	if (name == NULL)
 		return error_set(error, ERR_INVALID, "call: inference lacks `runtime`");
@@ -206,6 +207,10 @@ int inference_activity_start(struct activities *activities, struct activity *act
 			return error_wrap(error, "schema");
 	} else {
 		schema = NULL;
+	}
+	if (!inference_priority(json_get(activity->with, "priority"), &priority, error)) {
+		json_schema_free(program);
+		return (int)error->code;
 	}
 	sampling = inference_sampling(arena, runtime, json_get(activity->with, "sampling"), error);
 	if (sampling == NULL) {
@@ -228,6 +233,7 @@ int inference_activity_start(struct activities *activities, struct activity *act
 	own->inference.on_slot = inference_send;
 	own->inference.on_done = on_done;
 	inference_require(&own->inference, json_get(activity->with, "requireClass"));
+	own->inference.priority = json_get(activity->with, "priority");
 	inference_start(&own->inference);
 	return 0;
 }

@@ -1,6 +1,8 @@
 /* See launch.h. Pure. */
 #include "activities/launch.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -46,4 +48,42 @@ struct json *launch_argv_json(struct arena *arena, const char *const *argv)
 		next_is_secret = argv[i][0] == '-' && launch_is_secret(argv[i], strlen(argv[i]));
 	}
 	return list;
+}
+
+static unsigned read_parallel(const char *text)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	return text[0] >= '1' && text[0] <= '9' && *end == '\0' && value <= UINT_MAX ? (unsigned)value : 0;
+}
+
+unsigned launch_parallel(const char *const *argv, const char *const *env, const char **source)
+{
+	/* llama.cpp, vLLM, SGLang; Ollama and llama.cpp (runtimes.md 3 to 6). */
+	static const char *const options[] = {"-np", "--parallel", "--max-num-seqs", "--max-running-requests"}, *const variables[] = {"OLLAMA_NUM_PARALLEL", "LLAMA_ARG_N_PARALLEL"};
+	unsigned parallel = 0;
+
+	*source = "launch.argv";
+	for (size_t i = 0; argv[i] != NULL; i++) {
+		for (size_t j = 0; j < COUNT_OF(options); j++) {
+			size_t len = strlen(options[j]);
+			const char *value = strncmp(argv[i], options[j], len) != 0 ? NULL : argv[i][len] == '=' ? argv[i] + len + 1 : argv[i][len] == '\0' ? argv[i + 1] : NULL;
+
+			if (value != NULL) /* the last one counts, as it does for them */
+				parallel = read_parallel(value);
+		}
+	}
+	if (parallel > 0)
+		return parallel;
+	*source = "launch.env, launch.inherit";
+	for (size_t i = 0; env[i] != NULL; i++) {
+		for (size_t j = 0; j < COUNT_OF(variables); j++) {
+			size_t len = strlen(variables[j]);
+
+			if (strncmp(env[i], variables[j], len) == 0 && env[i][len] == '=')
+				parallel = read_parallel(env[i] + len + 1);
+		}
+	}
+	return parallel;
 }

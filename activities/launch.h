@@ -55,5 +55,7 @@ struct launch_config {
 
 /* Of a secret only that it was given is ever shown or written down (runtimes.md 10): does an option or a variable of this name hold one? */
 bool launch_is_secret(const char *name, size_t len);
+/* How many requests at once it was told to take, by `argv` or else `env`; 0: it was not. *source: by what, static. */
+unsigned launch_parallel(const char *const *argv, const char *const *env, const char **source);
 /* Arguments with "(set)" in the place of each secret. */
 struct json *launch_argv_json(struct arena *arena, const char *const *argv);

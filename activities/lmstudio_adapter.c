@@ -203,6 +203,7 @@ static void read_token(struct bytes body, struct runtime_facts *facts)
 
 const struct runtime_adapter lmstudio_adapter = {
 	.kind = "lmstudio",
+	.loaded_models = 1,
 	.request_path = CHAT_PATH,
 	.has_end_marker = true,
 	.probes =

@@ -279,6 +279,7 @@ static void read_loaded(struct bytes body, struct runtime_facts *facts)
 
 const struct runtime_adapter ollama_adapter = {
 	.kind = "ollama",
+	.loaded_models = 1,
 	.request_path = "/api/chat",
 	.stream = STREAM_LINES,
 	.has_end_marker = true,

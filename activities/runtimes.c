@@ -74,113 +74,63 @@ static void read_host(void)
 
 /* ---- Slots ---- */
 
-/* The first of those who wait that has the lane; NULL: none. */
-static struct slot *find_solo(const struct runtime *runtime)
-{
-	LIST_EACH(link, &runtime->waiting) {
-		struct slot *slot = CONTAINER_OF(link, struct slot, link);
+static void give_slots(struct runtime_server *server);
 
-		if (slot->solo != NULL && strncmp(slot->solo, runtime->solo, sizeof(runtime->solo) - 1) == 0)
-			return slot;
+static void on_wake(struct deadline *deadline)
+{
+	give_slots(deadline->owner);
+}
+
+static void wake_at(struct runtime_server *server, uint64_t at_us)
+{
+	struct activities *activities = server->activities;
+	uint64_t now = now_us(activities);
+
+	if (at_us == SLOT_NEVER || activities->closing) {
+		deadline_free(activities, server->wake);
+		server->wake = NULL;
+		return;
 	}
-	return NULL;
+	if (server->wake == NULL)
+		server->wake = deadline_new(activities, on_wake, server);
+	deadline_start(server->wake, at_us > now ? (int64_t)((at_us - now + US_PER_MS - 1) / US_PER_MS) : 0);
 }
 
-static unsigned width_of(const struct runtime *runtime, const struct slot *slot)
-{
-	if (slot->solo == NULL)
-		return runtime->config.concurrency;
-	if (slot->solo_width == 0)
-		return 1;
-	return slot->solo_width < runtime->config.concurrency ? slot->solo_width : runtime->config.concurrency;
-}
-
-/* Whose turn it is, if somebody may have one now. First come, first served; who wants the runtime for itself waits until nothing is in flight, and
- * those behind it wait meanwhile, else a busy runtime would never come to it. */
-static struct slot *next_slot(const struct runtime *runtime)
-{
-	struct slot *first;
-
-	if (runtime->admission != RUNTIME_ADMITS || list_empty(&runtime->waiting))
-		return NULL;
-	if (runtime->solo[0] != '\0') {
-		first = find_solo(runtime);
-		return first != NULL && runtime->in_flight < width_of(runtime, first) ? first : NULL;
-	}
-	first = CONTAINER_OF(runtime->waiting.next, struct slot, link);
-	return runtime->in_flight < (first->solo != NULL ? 1 : width_of(runtime, first)) ? first : NULL;
-}
-
-static void give_slots(struct runtime *runtime)
+static void give_slots(struct runtime_server *server)
 {
 	struct slot *slot;
+	uint64_t wake_us;
 
 	/* on_slot may fail at once and give its slot back: the outer call goes on with it, so that the stack stays flat. */
-	if (runtime->giving_slots)
+	if (server->giving_slots)
 		return;
-	runtime->giving_slots = true;
-	while ((slot = next_slot(runtime)) != NULL) {
-		list_remove(&slot->link);
-		list_add_last(&runtime->holding, &slot->link);
-		runtime->waiting_count--;
-		runtime->in_flight++;
-		slot->waiting = false;
-		slot->held = true;
-		if (slot->solo != NULL) {
-			runtime->solo_over = false;
-			snprintf(runtime->solo, sizeof(runtime->solo), "%s", slot->solo);
-			deadline_free(runtime->activities, runtime->solo_ends);
-			runtime->solo_ends = NULL;
-		}
+	server->giving_slots = true;
+	while ((slot = slot_server_next(&server->slots, now_us(server->activities), &wake_us)) != NULL)
 		slot->on_slot(slot);
-	}
-	runtime->giving_slots = false;
+	server->giving_slots = false;
+	wake_at(server, wake_us);
 }
 
-static void end_solo(struct deadline *deadline)
+static struct slot *find_refusable(const struct slot_queue *queue)
 {
-	struct runtime *runtime = deadline->owner;
+	for (unsigned priority = PRIORITY_COUNT; priority-- > 0;) {
+		LIST_EACH(link, &queue->waiting[priority]) {
+			struct slot *slot = CONTAINER_OF(link, struct slot, link);
 
-	if (find_solo(runtime) != NULL) { /* the runtime is not ready for it yet */
-		deadline_start(deadline, SOLO_LINGER_MS);
-		return;
+			if (slot->on_lost != NULL)
+				return slot;
+		}
 	}
-	deadline_free(runtime->activities, runtime->solo_ends);
-	runtime->solo_ends = NULL;
-	runtime->solo[0] = '\0';
-	give_slots(runtime);
-}
-
-static void leave_solo(struct runtime *runtime, const struct slot *slot)
-{
-	runtime->solo_over |= slot->solo_last;
-	if (runtime->in_flight > 0) /* others of the lane */
-		return;
-	if (runtime->solo_over || runtime->activities->closing) {
-		runtime->solo[0] = '\0';
-		return;
-	}
-	runtime->solo_ends = deadline_new(runtime->activities, end_solo, runtime);
-	deadline_start(runtime->solo_ends, SOLO_LINGER_MS);
+	return NULL;
 }
 
 /* Each in its turn: what one of them does may take others out of the queue. */
 static void refuse_waiting(struct runtime *runtime)
 {
-	struct list taken;
+	struct slot *slot;
 
-	list_init(&taken);
-	list_move_all(&taken, &runtime->waiting);
-	while (!list_empty(&taken)) {
-		struct slot *slot = CONTAINER_OF(taken.next, struct slot, link);
-
-		list_remove(&slot->link);
-		if (slot->on_lost == NULL) {
-			list_add_last(&runtime->waiting, &slot->link);
-			continue;
-		}
-		slot->waiting = false;
-		runtime->waiting_count--;
+	while ((slot = find_refusable(&runtime->queue)) != NULL) {
+		slot_queue_leave(&runtime->queue, slot, now_us(runtime->activities));
 		slot->on_lost(slot, runtime->refusal, runtime->refusal_detail);
 	}
 }
@@ -188,8 +138,8 @@ static void refuse_waiting(struct runtime *runtime)
 void runtime_admit(struct runtime *runtime, enum runtime_admission admission, enum failure_class failure, const char *detail)
 {
 	runtime->admission = admission;
-	if (admission == RUNTIME_ADMITS)
-		give_slots(runtime);
+	runtime->queue.open = admission == RUNTIME_ADMITS;
+	give_slots(runtime->server);
 	if (admission != RUNTIME_REFUSES)
 		return;
 	runtime->refusal = failure;
@@ -204,12 +154,12 @@ void runtime_lose(struct runtime *runtime, enum failure_class failure, const cha
 	/* Nobody gets the slots that come free: the queue is held. */
 	CHECK(runtime->admission != RUNTIME_ADMITS);
 	list_init(&taken);
-	list_move_all(&taken, &runtime->holding);
+	list_move_all(&taken, &runtime->queue.holding);
 	while (!list_empty(&taken)) {
 		struct slot *slot = CONTAINER_OF(taken.next, struct slot, link);
 
 		list_remove(&slot->link);
-		list_add_last(&runtime->holding, &slot->link);
+		list_add_last(&runtime->queue.holding, &slot->link);
 		if (slot->on_lost != NULL)
 			slot->on_lost(slot, failure, detail);
 	}
@@ -217,30 +167,54 @@ void runtime_lose(struct runtime *runtime, enum failure_class failure, const cha
 
 void runtime_queue(struct runtime *runtime, struct slot *slot)
 {
-	slot->waiting = true;
-	slot->held = false;
-	list_add_last(&runtime->waiting, &slot->link);
-	runtime->waiting_count++;
+	slot_queue_add(&runtime->queue, slot, now_us(runtime->activities));
 	if (runtime->admission == RUNTIME_REFUSES)
 		refuse_waiting(runtime);
 	else
-		give_slots(runtime);
+		give_slots(runtime->server);
 }
 
 void runtime_leave(struct runtime *runtime, struct slot *slot)
 {
-	if (slot->waiting) {
-		slot->waiting = false;
-		list_remove(&slot->link);
-		runtime->waiting_count--;
-	} else if (slot->held) {
-		slot->held = false;
-		list_remove(&slot->link);
-		runtime->in_flight--;
-		if (slot->solo != NULL)
-			leave_solo(runtime, slot);
-		give_slots(runtime);
+	bool had = slot->waiting || slot->held;
+
+	slot_queue_leave(&runtime->queue, slot, now_us(runtime->activities));
+	if (runtime->activities->closing)
+		slot_server_end_solo(&runtime->server->slots);
+	if (had)
+		give_slots(runtime->server);
+}
+
+void runtime_hold(struct runtime *runtime, int64_t for_ms)
+{
+	int64_t cap_ms = runtime->config.retry_cap_ms;
+
+	slot_queue_hold(&runtime->queue, (for_ms < cap_ms ? for_ms : cap_ms) * US_PER_MS, now_us(runtime->activities));
+	give_slots(runtime->server);
+}
+
+/* How many at once: as configured, or by what the record in force says. */
+static void set_concurrency(struct runtime *runtime)
+{
+	const struct json *field = runtime->configuration != NULL ? json_get(json_get(runtime->configuration->record, "C"), "parallel") : NULL, *told = json_get(field, "value");
+	const char *source = json_get_text(field, "source");
+	unsigned before = runtime->queue.concurrency, concurrency = runtime->config.concurrency;
+
+	snprintf(runtime->concurrency_basis, sizeof(runtime->concurrency_basis), "%s", "configured");
+	runtime->concurrency_source[0] = '\0';
+	if (runtime->config.concurrency_auto && json_is_integer(told) && told->number >= 1) {
+		concurrency = told->number < RUNTIME_CONCURRENCY_MAX ? (unsigned)told->number : RUNTIME_CONCURRENCY_MAX;
+		snprintf(runtime->concurrency_basis, sizeof(runtime->concurrency_basis), "%s", json_get_text(field, "basis"));
+		snprintf(runtime->concurrency_source, sizeof(runtime->concurrency_source), "%.79s", source != NULL ? source : "");
+	} else if (runtime->config.concurrency_auto) {
+		concurrency = CONCURRENCY_UNTOLD;
+		snprintf(runtime->concurrency_basis, sizeof(runtime->concurrency_basis), "%s", "unknown");
 	}
+	runtime->queue.concurrency = concurrency;
+	if (concurrency != before && runtime->config.concurrency_auto && runtime->configuration != NULL)
+		log_info(LOG_ACTIVITY, "runtime=%s takes %u requests at once (%s)", runtime->config.name, concurrency, runtime->concurrency_basis);
+	if (concurrency > before)
+		give_slots(runtime->server);
 }
 
 /* ---- Noting ---- */
@@ -317,6 +291,7 @@ static void set_configuration(struct runtime *runtime, struct configuration *con
 	configuration_hold(configuration);
 	configuration_release(runtime->configuration);
 	runtime->configuration = configuration;
+	set_concurrency(runtime);
 }
 
 static void on_noted(struct configuration_note *done)
@@ -459,7 +434,7 @@ static void fail_probe(struct probe *probe, enum failure_class failure, const ch
 
 	detail_set(copy, "%s", detail);
 	/* A server that does one thing at a time says nothing while it answers. */
-	runtime_doubt(runtime, copy, failure == FAILURE_UNREACHABLE && !(probe->timed_out && runtime->in_flight > 0));
+	runtime_doubt(runtime, copy, failure == FAILURE_UNREACHABLE && !(probe->timed_out && runtime->queue.in_flight > 0));
 	end_probe(probe, &waits);
 	answer_waits(&waits, NULL, failure, copy);
 }
@@ -1037,6 +1012,47 @@ static const char *copy_or_null(const char *text)
 	return text != NULL ? memory_text(text) : NULL;
 }
 
+static struct runtime_server *find_server(struct activities *activities, const char *url)
+{
+	for (size_t i = 0; i < activities->runtime_count; i++)
+		if (strcmp(activities->runtimes[i]->config.url, url) == 0)
+			return activities->runtimes[i]->server;
+	return NULL;
+}
+
+static void open_queue(struct runtime *runtime)
+{
+	const struct runtime_config *config = &runtime->config;
+	struct runtime_server *server = find_server(runtime->activities, runtime->config.url);
+
+	if (server == NULL) {
+		server = memory_zero(sizeof(*server));
+		server->activities = runtime->activities;
+		slot_server_init(&server->slots);
+	}
+	server->holders++;
+	runtime->server = server;
+	slot_queue_init(&runtime->queue, &server->slots, config->model != NULL ? config->model : "");
+	if (config->loaded_models > 0) /* all of a server say the same: daemon/config.c */
+		server->slots.models_max = config->loaded_models;
+	else if (server->slots.models_max == 0)
+		server->slots.models_max = runtime->adapter->loaded_models;
+	runtime->queue.requests = (struct slot_rate){.limit = config->rate_requests, .per_us = config->rate_per_ms * US_PER_MS};
+	runtime->queue.tokens = (struct slot_rate){.limit = config->rate_tokens, .per_us = config->rate_per_ms * US_PER_MS};
+	set_concurrency(runtime);
+}
+
+static void close_queue(struct runtime *runtime)
+{
+	struct runtime_server *server = runtime->server;
+
+	slot_queue_close(&runtime->queue);
+	if (--server->holders > 0)
+		return;
+	CHECK(server->wake == NULL);
+	free(server);
+}
+
 static int open_runtime(struct activities *activities, const struct runtime_config *config, struct runtime **result, struct error *error)
 {
 	const struct runtime_adapter *adapter = runtime_adapter_get(config->kind);
@@ -1055,13 +1071,13 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 				 RUNTIME_CONCURRENCY_MAX);
 	if (config->api_key != NULL && strpbrk(config->api_key, "\r\n") != NULL)
 		return error_set(error, ERR_INVALID, "runtime %s: the key holds a line break", config->name);
-	runtime = memory_zero(sizeof(*runtime));
-	runtime->activities = activities;
-	runtime->config = *config;
 	url = memory_text(config->url);
 	len = strlen(url);
 	while (len > 0 && url[len - 1] == '/')
 		url[--len] = '\0';
+	runtime = memory_zero(sizeof(*runtime));
+	runtime->activities = activities;
+	runtime->config = *config;
 	runtime->config.url = url;
 	runtime->config.name = memory_text(config->name);
 	runtime->config.kind = memory_text(config->kind);
@@ -1086,9 +1102,8 @@ static int open_runtime(struct activities *activities, const struct runtime_conf
 	runtime->adapter = adapter;
 	runtime->local = is_local(host_name);
 	memcpy(runtime->host_name, host_name, sizeof(host_name));
-	list_init(&runtime->waiting);
 	list_init(&runtime->gates);
-	list_init(&runtime->holding);
+	open_queue(runtime);
 	list_init(&runtime->kept);
 	list_init(&runtime->waits);
 	list_init(&runtime->waits_next);
@@ -1122,8 +1137,7 @@ void runtimes_stop(struct activities *activities)
 		runtime->schedule = NULL;
 		supervisor_end(runtime->supervisor);
 		give_up_probe(runtime);
-		deadline_free(activities, runtime->solo_ends);
-		runtime->solo_ends = NULL;
+		wake_at(runtime->server, SLOT_NEVER);
 		list_move_all(&runtime->waits, &runtime->waits_next);
 		answer_waits(&runtime->waits, NULL, FAILURE_INTERRUPTED, "the daemon stops");
 		LIST_EACH(link, &activities->notes) {
@@ -1142,7 +1156,8 @@ void runtimes_close(struct activities *activities)
 	for (size_t i = 0; i < activities->runtime_count; i++) {
 		struct runtime *runtime = activities->runtimes[i];
 
-		CHECK(runtime->in_flight == 0 && runtime->waiting_count == 0 && runtime->probe == NULL);
+		CHECK(runtime->probe == NULL);
+		close_queue(runtime);
 		supervisor_free(runtime->supervisor);
 		while (!list_empty(&runtime->kept)) {
 			struct configuration *configuration = CONTAINER_OF(runtime->kept.next, struct configuration, link);

@@ -1,4 +1,4 @@
-/* The runtimes of the configuration at work: slots and their queue, and who answers there. Loop thread.
+/* The runtimes of the configuration at work: their queues (slot_queue.h), and who answers there. Loop thread.
  *
  *     unknown ─▶ asking ─▶ known        known ─▶ unknown: a connection failed, another Server header, other weights
  *        ▲         └─▶ unknown: the first probe got no answer; those who wait get the error and may try again
@@ -13,33 +13,18 @@
 #include "activities/configuration.h"
 #include "activities/instance.h"
 #include "activities/internal.h"
+#include "activities/slot_queue.h"
 
 enum {
 	CONFIGURATIONS_KEPT_MAX = 16, /* records of one runtime that need not be made durable again */
 	PROBE_BODY_MAX = 1 << 20,
 	PROBE_TIMEOUT_MS = 5 * 1000, /* of each request of a probe */
 	WEIGHTS_CHECK_MS = 10 * 1000, /* how often an inference looks whether the weights file is still the one */
-	SOLO_LINGER_MS = 2000,
-	SOLO_KEY_LEN_MAX = 200, /* a longer key is cut */
 	RUNTIMES_MAX = 1000,
 	RUNTIMES_NAMED_LEN_MAX = 200, /* bytes of names in one message */
 	RUNTIME_CONCURRENCY_MAX = 100 * 1000,
+	CONCURRENCY_UNTOLD = 1, /* of `concurrency: auto`, when the runtime does not say how many it takes */
 	DIFFERENCES_LEN_MAX = 4096, /* bytes that name the fields which changed */
-};
-
-/* A turn in a runtime's queue. on_slot may fire inside of runtime_queue(). */
-struct slot {
-	struct list link;
-	void (*on_slot)(struct slot *slot);
-	/* A launched runtime: it cannot be started (the slot waited), or was ended while the slot was held. May be NULL: then nothing is told, and
-	 * the slot waits on or is held as before. Else it no longer waits, but is still held. */
-	void (*on_lost)(struct slot *slot, enum failure_class failure, const char *detail);
-	bool waiting, held;
-	/* The solo lane: nothing else is in flight while it is held, and for SOLO_LINGER_MS afterwards, and as long as one with the same key waits, the
-	 * runtime serves no others, so that a measurement of many requests has the runtime for itself. NULL: an ordinary slot. */
-	const char *solo;
-	unsigned solo_width; /* so many with this key may be in flight at once, never more than the runtime's concurrency; 0: one */
-	bool solo_last; /* no further one with this key follows */
 };
 
 /* Of a runtime that the daemon launches: does its queue move? */
@@ -56,6 +41,15 @@ struct configuration_wait {
 
 enum runtime_reach { RUNTIME_UNKNOWN, RUNTIME_REACHABLE, RUNTIME_UNREACHABLE };
 
+/* What the runtimes of one URL share: they are models of one server. */
+struct runtime_server {
+	unsigned holders;
+	struct activities *activities;
+	struct slot_server slots;
+	struct deadline *wake; /* when time alone gives somebody his turn; NULL: nothing waits for that */
+	bool giving_slots;
+};
+
 struct probe; /* one conversation with a runtime, under way */
 struct runtime {
 	struct activities *activities;
@@ -63,13 +57,9 @@ struct runtime {
 	struct secret_texts secrets; /* the key */
 	const struct runtime_adapter *adapter;
 	bool local; /* on this machine, so that the host's facts are its own */
-	struct list waiting, holding; /* slots */
-	size_t waiting_count;
-	unsigned in_flight;
-	bool giving_slots;
-	char solo[SOLO_KEY_LEN_MAX]; /* the lane is kept for this key, who holds a slot has it; "": for nobody */
-	bool solo_over; /* its last one was there */
-	struct deadline *solo_ends;
+	struct runtime_server *server;
+	struct slot_queue queue; /* its `concurrency` is the one in force */
+	char concurrency_basis[16], concurrency_source[80]; /* "configured", or as in the record; "": no source */
 	struct list gates; /* gates.c */
 	size_t gate_count;
 	enum runtime_admission admission;
@@ -116,6 +106,8 @@ void runtime_queue(struct runtime *runtime, struct slot *slot);
 void runtime_admit(struct runtime *runtime, enum runtime_admission admission, enum failure_class failure, const char *detail);
 void runtime_lose(struct runtime *runtime, enum failure_class failure, const char *detail); /* tells all that hold a slot */
 void runtime_leave(struct runtime *runtime, struct slot *slot); /* gives the slot back or leaves the queue; else nothing */
+/* The runtime wants to be left alone for so long (Retry-After): all that is queued waits, so that it costs nobody an attempt. */
+void runtime_hold(struct runtime *runtime, int64_t for_ms);
 
 /* ASK_ANEW: what holds at some moment after this call. ASK_THOROUGHLY: and which parameters it takes no notice of, which takes a
  * request for a token per parameter. */

@@ -196,6 +196,7 @@ static bool make_plan(struct sections_work *own, struct error *error)
 	const char *name = json_get_text(with, "runtime"), *text = json_get_text(with, "onFailure");
 	const struct runtime *runtime = runtime_get(work->activities, name);
 	struct json *kept = json_object(arena);
+	unsigned priority;
 
 	own->plan = json_object(arena);
 	if (name == NULL) {
@@ -235,6 +236,10 @@ static bool make_plan(struct sections_work *own, struct error *error)
 		json_set(arena, own->plan, "prompt", json_copy(arena, prompt));
 	if (json_get(with, "requireClass") != NULL)
 		json_set(arena, own->plan, "requireClass", json_copy(arena, json_get(with, "requireClass")));
+	if (!inference_priority(json_get(with, "priority"), &priority, error))
+		return false;
+	if (json_get(with, "priority") != NULL)
+		json_set_number(arena, own->plan, "priority", priority);
 	json_set_text(arena, own->plan, "onFailure", text != NULL ? text : "continue");
 	return true;
 }

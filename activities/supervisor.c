@@ -229,6 +229,8 @@ static void describe_launched(struct supervisor *supervisor)
 	struct arena *arena = &supervisor->launched_arena;
 	struct json *a, *c, *env, *whole;
 	char hex[DIGEST_HEX_LEN + 1];
+	const char *source;
+	unsigned parallel;
 
 	arena_close(arena);
 	supervisor->launched = json_object(arena);
@@ -251,6 +253,10 @@ static void describe_launched(struct supervisor *supervisor)
 	whole = json_copy(arena, supervisor->launched);
 	json_set_text(arena, whole, "folder", supervisor_folder(supervisor));
 	supervisor->identity = json_digest(whole);
+	/* Follows from what is in there already. */
+	parallel = launch_parallel(supervisor->config->argv, supervisor->config->env, &source);
+	if (parallel > 0)
+		add_field(arena, c, "parallel", json_number(arena, parallel), "launched", source);
 }
 
 const struct json *supervisor_launched(const struct supervisor *supervisor)

@@ -15,6 +15,10 @@ static void print_one(struct command *command, const struct json *run)
 	output_line(&command->output, "wall      %s", text_milliseconds(arena, json_get_number(overhead, "wallMs", 0)));
 	output_line(&command->output, "activity  %s", text_milliseconds(arena, json_get_number(overhead, "activityMs", 0)));
 	output_line(&command->output, "queued    %s", text_milliseconds(arena, json_get_number(overhead, "queuedMs", 0)));
+	for (size_t i = 0; i < json_count(json_get(overhead, "waitedMs")); i++) {
+		const struct json_member *member = &json_get(overhead, "waitedMs")->object.members[i];
+		output_line(&command->output, "          for %s: %s in all attempts", member->name, text_milliseconds(arena, json_is(member->value, JSON_NUMBER) ? member->value->number : 0));
+	}
 	output_line(&command->output, "overhead  %s", text_milliseconds(arena, json_get_number(overhead, "overheadMs", 0)));
 	if (json_get_boolean(overhead, "withoutLastCommit", false))
 		output_line(&command->output, "          (as journaled: without the commit of the run's end)");

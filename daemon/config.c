@@ -17,6 +17,7 @@
 #include "activities/curl_loop.h"
 #include "activities/launch.h"
 #include "activities/launcher.h"
+#include "activities/slot_queue.h"
 #include "activities/stream_watch.h"
 #include "activities/watchdog.h"
 #include "workflow/base/check.h"
@@ -239,7 +240,59 @@ static void read_count(struct reading *r, const struct json *value, void *target
 
 static void read_concurrency(struct reading *r, const struct json *value, void *target)
 {
-	read_count_up_to(r, value, target, RUNTIME_CONCURRENCY_MAX);
+	struct runtime_config *runtime = target;
+
+	runtime->concurrency_auto = json_is(value, JSON_STRING) && strcmp(value->string.text, "auto") == 0;
+	if (!runtime->concurrency_auto && json_is(value, JSON_STRING))
+		complain(r, false, "auto: as many as the runtime says it takes", "expected a whole number from 1 to %u, or auto", RUNTIME_CONCURRENCY_MAX);
+	else if (!runtime->concurrency_auto)
+		read_count_up_to(r, value, &runtime->concurrency, RUNTIME_CONCURRENCY_MAX);
+}
+
+static void read_priority(struct reading *r, const struct json *value, void *target)
+{
+	if (!json_is_integer(value) || value->number < 0 || value->number > PRIORITY_MAX)
+		complain(r, false, NULL, "expected a whole number from 0 to %d, the higher the sooner", PRIORITY_MAX);
+	else
+		*(unsigned *)target = (unsigned)value->number;
+}
+
+static void read_loaded_models(struct reading *r, const struct json *value, void *target)
+{
+	read_count_up_to(r, value, target, MODELS_LOADED_MAX);
+}
+
+static void read_rate_amount(struct reading *r, const struct json *value, void *target)
+{
+	unsigned amount = 0;
+
+	read_count_up_to(r, value, &amount, RATE_COST_MAX);
+	*(int64_t *)target = amount;
+}
+
+static void read_rate_per(struct reading *r, const struct json *value, void *target)
+{
+	int64_t *ms = target;
+
+	read_duration(r, value, target);
+	if (*ms < RATE_PER_MIN_MS || *ms > RATE_PER_MAX_MS)
+		complain(r, false, NULL, "a limit is for a time from %d ms to %d h", RATE_PER_MIN_MS, RATE_PER_MAX_MS / (60 * 60 * 1000));
+}
+
+static void read_rate(struct reading *r, const struct json *value, void *target)
+{
+	struct runtime_config *runtime = target;
+	const struct key keys[] = {
+		{"requests", read_rate_amount, &runtime->rate_requests, NULL},
+		{"tokens", read_rate_amount, &runtime->rate_tokens, NULL},
+		{"per", read_rate_per, &runtime->rate_per_ms, NULL},
+	};
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping with requests, tokens and per"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (!json_get(value, "requests") && !json_get(value, "tokens"))
+		complain(r, false, "rate: {requests: 60, per: 1m}", "rate limits nothing: it has neither requests nor tokens");
 }
 
 static void read_context_length(struct reading *r, const struct json *value, void *target)
@@ -1108,6 +1161,18 @@ static void read_launch(struct reading *r, const struct json *value, void *targe
 	*result = launch;
 }
 
+/* Two runtimes of one server that differ in how many models it holds cannot both be right. */
+static void check_loaded_models(struct reading *r, const struct runtime_config *runtime)
+{
+	for (size_t i = 0; i < r->config->runtime_count && runtime->url && runtime->loaded_models > 0; i++) {
+		const struct runtime_config *other = &r->config->runtimes[i];
+
+		if (other->url && other->loaded_models > 0 && other->loaded_models != runtime->loaded_models && strcmp(other->url, runtime->url) == 0)
+			complain(r, false, "it is one server: say one number, or say it once", "runtimes '%s' and '%s' have the same url, but loadedModels %u and %u",
+				 other->name, runtime->name, other->loaded_models, runtime->loaded_models);
+	}
+}
+
 static void read_runtime(struct reading *r, const char *name, const struct json *value)
 {
 	size_t index = r->config->runtime_count;
@@ -1118,6 +1183,7 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 		.name = name, .concurrency = 1, .connect_ms = 5000, .first_token_ms = 120000, .between_tokens_ms = 30000, .total_ms = 20 * 60 * 1000,
 		.retry_attempts = 3, .retry_floor_ms = 500, .retry_cap_ms = 60000, .probe_every_ms = 5 * 60 * 1000,
 		.watch_white_space = WATCH_WHITE_SPACE, .watch_loop_bytes = WATCH_LOOP_BYTES,
+		.priority = PRIORITY_USUAL, .rate_per_ms = 60 * 1000,
 	};
 	const struct key keys[] = {
 		{"kind", read_kind, &runtime->kind, NULL},
@@ -1126,7 +1192,10 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 		{"weights", read_weights, runtime, NULL},
 		{"contextLength", read_context_length, &runtime->context_length, NULL},
 		{"probeEvery", read_probe_every, &runtime->probe_every_ms, NULL},
-		{"concurrency", read_concurrency, &runtime->concurrency, NULL},
+		{"concurrency", read_concurrency, runtime, NULL},
+		{"priority", read_priority, &runtime->priority, NULL},
+		{"loadedModels", read_loaded_models, &runtime->loaded_models, NULL},
+		{"rate", read_rate, runtime, NULL},
 		{"sampling", read_sampling, &runtime->sampling, NULL},
 		{"timeouts", read_timeouts, runtime, NULL},
 		{"retry", read_retry, runtime, NULL},
@@ -1155,6 +1224,7 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 	}
 	if (r->problems->errors == errors_before && runtime->kind)
 		check_sampling(r, runtime);
+	check_loaded_models(r, runtime);
 	if (r->problems->errors == errors_before)
 		r->config->runtime_starts_simulator[index] = strcmp(runtime->kind, "simulator") == 0 && !runtime->url;
 	r->config->runtime_count++;
@@ -1750,7 +1820,22 @@ static struct json *runtime_json(const struct runtime_config *runtime, struct ar
 	if (runtime->context_length)
 		json_set_number(arena, json, "contextLength", runtime->context_length);
 	set_duration(arena, json, "probeEvery", runtime->probe_every_ms);
-	json_set_number(arena, json, "concurrency", runtime->concurrency);
+	if (runtime->concurrency_auto)
+		json_set_text(arena, json, "concurrency", "auto");
+	else
+		json_set_number(arena, json, "concurrency", runtime->concurrency);
+	json_set_number(arena, json, "priority", runtime->priority);
+	if (runtime->loaded_models)
+		json_set_number(arena, json, "loadedModels", runtime->loaded_models);
+	if (runtime->rate_requests || runtime->rate_tokens) {
+		struct json *rate = json_object(arena);
+		if (runtime->rate_requests)
+			json_set_number(arena, rate, "requests", (double)runtime->rate_requests);
+		if (runtime->rate_tokens)
+			json_set_number(arena, rate, "tokens", (double)runtime->rate_tokens);
+		set_duration(arena, rate, "per", runtime->rate_per_ms);
+		json_set(arena, json, "rate", rate);
+	}
 	if (runtime->sampling)
 		json_set(arena, json, "sampling", json_copy(arena, runtime->sampling));
 	set_duration(arena, timeouts, "connect", runtime->connect_ms);

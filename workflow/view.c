@@ -105,6 +105,13 @@ void interval_close(struct interval_set *set)
 
 /* --- overhead ----------------------------------------------------------------------------------------------------- */
 
+static void add_milliseconds(struct arena *arena, struct json *to, const struct json *from_us)
+{
+	for (size_t i = 0; from_us && i < from_us->object.count; i++)
+		if (json_is(from_us->object.members[i].value, JSON_NUMBER))
+			json_set_number(arena, to, from_us->object.members[i].name, from_us->object.members[i].value->number / 1000);
+}
+
 struct json *view_overhead(struct arena *arena, int64_t wall_us, const struct interval_set *active, const struct interval_set *queued, const struct json *stages_us)
 {
 	struct json *overhead = json_object(arena), *stages = json_object(arena);
@@ -117,9 +124,13 @@ struct json *view_overhead(struct arena *arena, int64_t wall_us, const struct in
 	json_set_number(arena, overhead, "activityMs", (double)activity_us / 1000);
 	json_set_number(arena, overhead, "queuedMs", (double)queued_us / 1000);
 	json_set_number(arena, overhead, "overheadMs", (double)(wall_us - activity_us - queued_us) / 1000);
-	for (size_t i = 0; stages_us && i < stages_us->object.count; i++)
-		json_set_number(arena, stages, stages_us->object.members[i].name, stages_us->object.members[i].value->number / 1000);
+	add_milliseconds(arena, stages, stages_us);
 	json_set(arena, overhead, "stages", stages);
+	if (json_is(json_get(stages_us, "waited"), JSON_OBJECT)) {
+		struct json *waited = json_object(arena);
+		add_milliseconds(arena, waited, json_get(stages_us, "waited"));
+		json_set(arena, overhead, "waitedMs", waited);
+	}
 	return overhead;
 }
 
@@ -142,15 +153,25 @@ static void add_stage(struct arena *arena, struct json *sum, const struct json_m
 		json_set_number(arena, sum, stage->name, stage->value->number);
 }
 
-void view_add_record(struct arena *arena, const struct json *record, struct interval_set *active, struct interval_set *queued, struct json *sum)
+static void add_stages(struct arena *arena, struct json *sum, const struct json *stages)
 {
-	const struct json *stages = json_get(record, "stages");
-
-	add_interval(active, json_get(record, "activeUs"));
-	add_interval(queued, json_get(record, "queuedUs"));
 	for (size_t i = 0; json_is(stages, JSON_OBJECT) && i < stages->object.count; i++)
 		if (json_is(stages->object.members[i].value, JSON_NUMBER))
 			add_stage(arena, sum, &stages->object.members[i]);
+}
+
+void view_add_record(struct arena *arena, const struct json *record, struct interval_set *active, struct interval_set *queued, struct json *sum)
+{
+	const struct json *waited = json_get(record, "waitedUs");
+
+	add_interval(active, json_get(record, "activeUs"));
+	add_interval(queued, json_get(record, "queuedUs"));
+	add_stages(arena, sum, json_get(record, "stages"));
+	if (json_is(waited, JSON_OBJECT)) {
+		if (!json_get(sum, "waited"))
+			json_set(arena, sum, "waited", json_object(arena));
+		add_stages(arena, json_get(sum, "waited"), waited);
+	}
 }
 
 /* --- the run document --------------------------------------------------------------------------------------------- */

@@ -63,7 +63,7 @@ int64_t interval_total_outside(const struct interval_set *set, const struct inte
  * take no more memory than what is under way. */
 void interval_fold(struct interval_set *active, struct interval_set *queued, int64_t until);
 void interval_close(struct interval_set *set);
-/* {"wallMs", "activityMs", "queuedMs", "overheadMs", "stages": {…ms}}; stages_us: {name: µs} or NULL. */
+/* {"wallMs", "activityMs", "queuedMs", "overheadMs", "stages": {…ms}, "waitedMs"?: {…}}; stages_us: {name: µs, "waited"?: {for what: µs}} or NULL. */
 struct json *view_overhead(struct arena *arena, int64_t wall_us, const struct interval_set *active, const struct interval_set *queued, const struct json *stages_us);
-/* An attempt's record {"activeUs": [from, until]?, "queuedUs": [from, until]?, "stages": {…}} into the sets and the sums. */
+/* An attempt's record {"activeUs": [from, until]?, "queuedUs": [from, until]?, "stages": {…}, "waitedUs"?: {…}} into the sets and the sums. */
 void view_add_record(struct arena *arena, const struct json *record, struct interval_set *active, struct interval_set *queued, struct json *stages_sum);

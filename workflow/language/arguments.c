@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/priority.h"
 #include "workflow/base/reproducibility.h"
 #include "workflow/language/checker.h"
 #include "workflow/language/expression.h"
@@ -490,11 +491,17 @@ static void check_require_class(struct checker *checker, const struct json *valu
 	check_member(checker, value, "mayDiffer", check_may_differ);
 }
 
+static void check_priority(struct checker *checker, const struct json *value)
+{
+	checker_integer(checker, value, 0, PRIORITY_MAX);
+}
+
 static void check_inference(struct checker *checker, const struct json *with)
 {
 	static const struct key keys[] = {
 		{"runtime", KEY_REQUIRED, "the name of a runtime in the daemon's configuration"}, {"messages", KEY_OPTIONAL, NULL},
 		{"prompt", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL}, {"requireClass", KEY_OPTIONAL, NULL},
+		{"priority", KEY_OPTIONAL, NULL},
 	};
 
 	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of inference");
@@ -506,6 +513,7 @@ static void check_inference(struct checker *checker, const struct json *with)
 	check_member(checker, with, "schema", check_schema);
 	check_member(checker, with, "sampling", check_sampling);
 	check_member(checker, with, "requireClass", check_require_class);
+	check_member(checker, with, "priority", check_priority);
 }
 
 static void check_digest(struct checker *checker, const struct json *value)
@@ -565,6 +573,7 @@ static void check_extraction(struct checker *checker, const struct json *with)
 		{"runtime", KEY_REQUIRED, "the name of a runtime in the daemon's configuration"}, {"document", KEY_REQUIRED, "document: '${ .document }'"},
 		{"sections", KEY_OPTIONAL, NULL}, {"sampling", KEY_OPTIONAL, NULL}, {"schema", KEY_OPTIONAL, NULL}, {"prompt", KEY_OPTIONAL, NULL},
 		{"onFailure", KEY_OPTIONAL, NULL}, {"repeats", KEY_LATER, NULL}, {"requireClass", KEY_OPTIONAL, NULL},
+		{"priority", KEY_OPTIONAL, NULL},
 	};
 
 	checker_keys(checker, with, keys, COUNT_OF(keys), "the arguments of extraction");
@@ -576,6 +585,7 @@ static void check_extraction(struct checker *checker, const struct json *with)
 	check_member(checker, with, "prompt", check_text);
 	check_member(checker, with, "onFailure", check_on_failure);
 	check_member(checker, with, "requireClass", check_require_class);
+	check_member(checker, with, "priority", check_priority);
 }
 
 static void check_gate_requests(struct checker *checker, const struct json *value)

@@ -33,6 +33,34 @@ START_TEST(secrets_are_not_shown)
 }
 END_TEST
 
+static const struct {
+	const char *argv[6], *env[3];
+	unsigned parallel;
+	const char *source;
+} parallels[] = {
+	{{"llama-server", "-np", "4"}, {"PATH=/"}, 4, "launch.argv"},
+	{{"llama-server", "--parallel=3", "-np", "2"}, {NULL}, 2, "launch.argv"},
+	{{"vllm", "serve", "--max-num-seqs", "64"}, {NULL}, 64, "launch.argv"},
+	{{"ollama", "serve"}, {"A=b", "OLLAMA_NUM_PARALLEL=2"}, 2, "launch.env, launch.inherit"},
+	{{"llama-server", "-np", "1"}, {"LLAMA_ARG_N_PARALLEL=8"}, 1, "launch.argv"},
+	/* As many as it likes, no number, none at all. */
+	{{"llama-server", "-np", "-1"}, {"OLLAMA_NUM_PARALLEL="}, 0, NULL},
+	{{"s", "-np"}, {"OLLAMA_NUM_PARALLELS=2"}, 0, NULL},
+	{{"s", "--parallel-sets", "4", "-np", "4x"}, {NULL}, 0, NULL},
+	{{"s", "-np", "99999999999999999999999"}, {NULL}, 0, NULL},
+};
+
+/* What it was told of how many requests it takes is found in arguments and variables, the former first. */
+START_TEST(parallel_is_found)
+{
+	const char *source;
+
+	ck_assert_uint_eq(launch_parallel(parallels[_i].argv, parallels[_i].env, &source), parallels[_i].parallel);
+	if (parallels[_i].source != NULL)
+		ck_assert_str_eq(source, parallels[_i].source);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("launch");
@@ -41,6 +69,7 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(all, secrets_are_not_shown, 0, (int)COUNT_OF(cases));
+	tcase_add_loop_test(all, parallel_is_found, 0, (int)COUNT_OF(parallels));
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

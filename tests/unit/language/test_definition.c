@@ -632,6 +632,7 @@ static const struct bad bad[] = {
 	{INFER("messages: [{role: usr, content: x}]"), "/do/0/a/with/messages/0/role", 3, 63, "'usr' is none of: system, user, assistant", "did you mean 'user'?"},
 	{INFER("messages: [{role: user}]"), "/do/0/a/with/messages/0", 3, 56, "'content' is missing in a message", NULL},
 	{INFER("messages: [{role: user, content: 1}]"), "/do/0/a/with/messages/0/content", 3, 78, "must be a string", NULL},
+	{INFER("prompt: x, priority: 10"), "/do/0/a/with/priority", 3, 66, "0 to 9", NULL},
 	{INFER("prompt: x, requireClass: stable"), "/do/0/a/with/requireClass", 3, 70, "byte-stable", NULL},
 	{INFER("prompt: x, requireClass: {class: byte-stable, mayDiffer: [seed]}"), "/do/0/a/with/requireClass/mayDiffer/0", 3, 103, "cachePath", NULL},
 	{INFER("prompt: x, sampling: {temperature: hot}"), "/do/0/a/with/sampling/temperature", 3, 80, "must be a number", NULL},
