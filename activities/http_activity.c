@@ -205,22 +205,9 @@ static bool add_value(struct http_work *own, struct buffer *text, const struct j
 	return json_is(value, JSON_ARRAY);
 }
 
-/* Is a part of the path "." or ".."? A client takes that, and what stands before, away: another operation would be asked for. */
-static bool leads_elsewhere(const char *path)
-{
-	for (size_t len; *path != '\0'; path += len + (path[len] == '/')) {
-		len = strcspn(path, "/");
-		if ((len == 1 || len == 2) && strspn(path, ".") >= len)
-			return true;
-	}
-	return false;
-}
-
 /* "/pet/{petId}" with the values of its parameters. */
 static bool add_path(struct http_work *own, struct buffer *url, const char *path, const struct json *values, struct error *error)
 {
-	size_t start = url->len;
-
 	while (*path != '\0') {
 		size_t len = strcspn(path, "{"), before;
 		const char *name;
@@ -241,10 +228,6 @@ static bool add_path(struct http_work *own, struct buffer *url, const char *path
 			error_set(error, ERR_INVALID, "parameters.%.60s is empty: without it the path is another operation's", name);
 			return false;
 		}
-	}
-	if (leads_elsewhere(buffer_text(url) + start)) {
-		error_set(error, ERR_INVALID, "with these parameters a part of the path is . or .., which leads to another operation");
-		return false;
 	}
 	return true;
 }
@@ -328,6 +311,22 @@ static const struct json *apply_operation(struct http_work *own, const struct js
 	return ok ? plain : NULL;
 }
 
+/* Is a part of the path "." or ".."? curl takes that, and what stands before, away: a value of a template or parameter would lead to another place. */
+static bool leads_elsewhere(const char *url)
+{
+	const char *path = strstr(url, "//");
+
+	path = path != NULL ? path + 2 + strcspn(path + 2, "/?") : "";
+	while (*path == '/') {
+		size_t len = strcspn(++path, "/?");
+
+		if ((len == 1 || len == 2) && strspn(path, ".") >= len)
+			return true;
+		path += len;
+	}
+	return false;
+}
+
 static bool read_url(struct http_work *own, const struct json *with, struct error *error)
 {
 	struct arena *arena = &own->work.activity->arena;
@@ -368,6 +367,10 @@ static bool read_url(struct http_work *own, const struct json *with, struct erro
 	}
 	if (url.overflow) {
 		error_set(error, ERR_TOO_LARGE, "the URL is longer than %d bytes (CURL_URL_LEN_MAX)", CURL_URL_LEN_MAX);
+		goto out;
+	}
+	if (leads_elsewhere(buffer_text(&url))) {
+		error_set(error, ERR_INVALID, "a part of the URL's path is . or .., which leads to another place: write the path without it");
 		goto out;
 	}
 	own->url = arena_text(arena, buffer_text(&url));

@@ -130,6 +130,9 @@ await test('the endpoint is filled from the input, an expression gives all of it
 		endpoint: { uri: `${peer.url}/echo?q={q}&none={none}`, authentication: { bearer: { token: '${ .t }' } } }, query: { n: '${ .n }' }, headers: { 'X-A': '${ .q }' } } } }], { q: 'ä b', t: 'abc', n: 7 });
 	equal(filled.content.query, { q: 'ä b', none: '', n: '7' }, 'query');
 	equal(peer.seen.at(-1).headers.authorization, 'Bearer abc', 'the authentication stays beside a filled endpoint');
+	for (const [id, rest] of [['..', ''], ['.', '/x'], ['..', '?a=b']])
+		await faults(400, 'configuration', 'leads to another place', get('', { endpoint: `${peer.url}/echo/{id}${rest}` }), { id });
+	equal((await completes(get('', { endpoint: `${peer.url}/echo?q=/../{id}` }), { id: '..' })).query, { q: '/../..' }, 'behind the path they are text');
 	equal((await completes(get('', { endpoint: '${ .url }' }), { url: `${peer.url}/echo?a=%7Bb%7D` })).query, { a: '{b}' }, 'an expression');
 });
 
@@ -155,7 +158,7 @@ await test('call: openapi asks what its operation describes, fetched once when t
 	equal(await completes(ask('closed', {}, { authentication: { use: 'peer' } }), null, use), { in: true }, 'authentication');
 	await faults(404, 'communication', 'answered 404', ask('gone', {}));
 	const asked = () => peer.seen.filter(request => request.url !== '/api.json').length, heard = asked();
-	for (const [id, detail] of [['..', 'leads to another operation'], ['.', 'leads to another operation'], ['', 'parameters.id is empty'], [[], 'parameters.id is empty']])
+	for (const [id, detail] of [['..', 'leads to another place'], ['.', 'leads to another place'], ['', 'parameters.id is empty'], [[], 'parameters.id is empty']])
 		await faults(400, 'configuration', detail, ask('list', '${ .p }'), { p: { id, tag: 'a' } });
 	equal(asked(), heard, 'nobody is asked for something else');
 	equal((await completes(ask('list', { tag: 'a', id: '..x' }, { output: 'response' }), null)).statusCode, 200, 'dots within a name');
