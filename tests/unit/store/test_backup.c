@@ -120,6 +120,88 @@ START_TEST(closing_cancels)
 }
 END_TEST
 
+/* Cancelled before it begins, it ends so and leaves nothing; while it copies or verifies it ends so, or had just ended. The next one is not cancelled. */
+START_TEST(it_can_be_cancelled)
+{
+	struct fixture f;
+	struct store_backup backup;
+	char path[300], partial[320];
+
+	start_with_run(&f, path);
+	snprintf(partial, sizeof(partial), "%s.partial", path);
+	for (unsigned i = 0; i < 20; i++) {
+		bool done = false, cancelled = false;
+
+		memset(&backup, 0, sizeof(backup));
+		backup.path = path;
+		backup.on_done = on_backup;
+		backup.owner = &done;
+		ck_assert_int_eq(store_backup(f.store, &backup), 0);
+		while (!done) {
+			if (!cancelled && (i == 0 || f.store->backup.is_running)) {
+				usleep(i * 200); /* somewhere on its way */
+				store_backup_cancel(f.store);
+				cancelled = true;
+			}
+			uv_run(&f.loop, UV_RUN_ONCE);
+		}
+		if (i == 0 || backup.error.code != ERR_NONE) {
+			ck_assert_int_eq(backup.error.code, ERR_CANCELLED);
+			ck_assert_ptr_nonnull(strstr(backup.error.message, "nothing of it is kept"));
+			ck_assert_int_ne(access(path, F_OK), 0);
+		} else {
+			ck_assert_int_eq(unlink(path), 0);
+		}
+		ck_assert_int_ne(access(partial, F_OK), 0);
+	}
+	ck_assert_msg(back_up(&f, &backup, path) == 0, "%s", backup.error.message);
+	fixture_end(&f);
+}
+END_TEST
+
+/* A copy that is behind a checkpoint that somebody knows is not restored, and neither is one of another log: what was known later would be gone. */
+START_TEST(a_known_checkpoint_is_held_against_it)
+{
+	struct fixture f, g, fresh;
+	struct store_backup backup;
+	struct store_sign newer, foreign;
+	struct entry entry;
+	struct error error;
+	char path[300], other[300];
+
+	start_with_run(&f, path);
+	ck_assert_msg(back_up(&f, &backup, path) == 0, "%s", backup.error.message);
+	make_created(&f.arena, &entry, "later", "one", NULL);
+	append_ok(&f, &entry, 1);
+	sign_and_wait(&f, &newer);
+	start_with_run(&g, other);
+	sign_and_wait(&g, &foreign);
+	fixture_init(&fresh);
+	const struct {
+		const struct buffer *note;
+		int code;
+		const char *words;
+	} cases[] = {{&newer.note, ERR_CORRUPT, "journal-rolled-back"}, {&foreign.note, ERR_INVALID, "is no checkpoint of log"}};
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		const struct bytes known = buffer_bytes(cases[i].note);
+		struct store_restore restore = {.source = path, .data_dir = fresh.folder, .checkpoints = &known, .checkpoint_count = 1};
+
+		ck_assert_int_eq(store_restore(&restore, &error), cases[i].code);
+		ck_assert_msg(strstr(error.message, cases[i].words) != NULL, "%s", error.message);
+	}
+	/* Without any, nobody knows how far the log had come. */
+	struct store_restore blind = {.source = path, .data_dir = fresh.folder};
+	ck_assert_int_eq(store_restore(&blind, &error), ERR_INVALID);
+	fixture_open(&fresh); /* nothing was put there */
+	ck_assert_uint_eq(fresh.store->writer.tree.size, 3);
+	fixture_end(&fresh);
+	buffer_close(&newer.note);
+	buffer_close(&foreign.note);
+	fixture_end(&g);
+	fixture_end(&f);
+}
+END_TEST
+
 /* With the write-ahead log at half its limit a backup is given up, and says what to do. */
 START_TEST(long_log_ends_it)
 {
@@ -179,4 +261,4 @@ START_TEST(log_beside_it_is_restored)
 }
 END_TEST
 
-TEST_MAIN("store-backup", copy_is_whole, log_beside_it_is_restored, left_overs_are_taken_away, bad_paths_are_told, closing_cancels, long_log_ends_it)
+TEST_MAIN("store-backup", copy_is_whole, log_beside_it_is_restored, left_overs_are_taken_away, bad_paths_are_told, closing_cancels, it_can_be_cancelled, a_known_checkpoint_is_held_against_it, long_log_ends_it)
