@@ -377,34 +377,6 @@ const struct instance *state_root(const struct state *state)
 	return state_find(state, state->definition->root, false, (const uint64_t[1]){0}, 0);
 }
 
-/* Task and iteration path of the sequence that holds (task, path); false for the root. */
-static bool parent_key(const struct task *task, bool is_body, size_t path_count, const struct task **parent, bool *parent_is_body, size_t *parent_count)
-{
-	if (is_body) { /* an iteration belongs to its for */
-		*parent = task;
-		*parent_is_body = false;
-		*parent_count = path_count - 1;
-		return true;
-	}
-	if (!task->parent)
-		return false;
-	*parent = task->parent;
-	*parent_is_body = task_is_loop(task->parent);
-	*parent_count = path_count;
-	return true;
-}
-
-const struct instance *state_parent_sequence(const struct state *state, const struct instance *instance)
-{
-	const struct task *parent;
-	bool is_body;
-	size_t count;
-
-	if (!parent_key(instance->task, instance->is_body, instance->path_count, &parent, &is_body, &count))
-		return NULL;
-	return state_find(state, parent, is_body, instance->path, count);
-}
-
 /* The loop whose iteration holds (task, path); NULL: none does. */
 static const struct instance *find_loop(const struct state *state, const struct task *task, const uint64_t *path)
 {
@@ -736,26 +708,25 @@ static const struct task *step_task(const struct state *state, const struct entr
 /* The sequence around (task, path); an iteration comes to life with the first entry of one of its tasks. */
 static struct instance *edit_sequence(struct state *state, const struct task *task, const uint64_t *path, size_t path_count, uint64_t seq)
 {
-	const struct task *parent;
-	bool is_body;
-	size_t count;
+	const struct task *parent = task->parent;
 
-	CHECK(parent_key(task, false, path_count, &parent, &is_body, &count));
-	struct instance *sequence = edit(state, parent, is_body, path, count);
+	CHECK(parent != NULL); /* the root is in none */
+	bool is_body = task_is_loop(parent);
+	struct instance *sequence = edit(state, parent, is_body, path, path_count);
 	if (!is_body)
 		return sequence && sequence->phase == INSTANCE_STARTED ? sequence : NULL;
 
-	const struct instance *known = state_find(state, parent, false, path, count - 1);
+	const struct instance *known = state_find(state, parent, false, path, path_count - 1);
 	if (!known || known->phase != INSTANCE_STARTED)
 		return NULL;
 	if (sequence && sequence->phase == INSTANCE_STARTED && sequence->execution == known->execution)
 		return sequence;
-	if (path[count - 1] != known->next_iteration || known->next_iteration >= known->item_count || known->exited)
+	if (path[path_count - 1] != known->next_iteration || known->next_iteration >= known->item_count || known->exited)
 		return NULL;
-	struct instance *loop = edit(state, parent, false, path, count - 1);
+	struct instance *loop = edit(state, parent, false, path, path_count - 1);
 	loop->next_iteration++;
 	loop->live_count++;
-	sequence = edit_or_add(state, parent, true, path, count);
+	sequence = edit_or_add(state, parent, true, path, path_count);
 	sequence->execution = loop->execution;
 	sequence->start_seq = seq;
 	sequence->cursor = 0;
@@ -885,12 +856,10 @@ static void restart_list(struct state *state, struct instance *try)
 /* A task that was under way has no output: its sequence waits for it no more. Whether and where it goes on another entry says. */
 static void release_holder(struct state *state, const struct task *task, const uint64_t *path, size_t path_count)
 {
-	const struct task *parent;
-	bool is_body;
-	size_t count;
+	const struct task *parent = task->parent;
 
-	CHECK(parent_key(task, false, path_count, &parent, &is_body, &count));
-	struct instance *holder = edit(state, parent, is_body, path, count);
+	CHECK(parent != NULL);
+	struct instance *holder = edit(state, parent, task_is_loop(parent), path, path_count);
 	if (holder && parent->kind == TASK_FORK)
 		holder->live_count--;
 	else if (holder)

@@ -175,8 +175,6 @@ struct value *state_context(const struct state *state, const struct task *task, 
 const struct instance *state_root(const struct state *state);
 /* The number that the next entry into this task at this path has. */
 uint64_t state_next_execution(const struct state *state, const struct task *task, const uint64_t *path, size_t path_count);
-/* The sequence whose list holds this instance's task: a do task, an iteration or the root; NULL for the root itself. */
-const struct instance *state_parent_sequence(const struct state *state, const struct instance *instance);
 /* The instance a step id names. NULL when unknown. *execution (may be NULL) is the one of the id. */
 const struct instance *state_find_step(const struct state *state, const char *step_id, struct arena *arena, uint64_t *execution);
 struct value *state_find_value(const struct state *state, const struct digest *digest);
