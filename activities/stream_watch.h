@@ -6,7 +6,7 @@
  * (json_parse(), json_schema_match()) would accept passes `json` and `schema`, and keywords that cannot be followed byte by byte (pattern,
  * uniqueItems, contains, if, not, alternatives of one type, …) are left to that check. Proof: tests/fuzz/fuzz_stream_watch.c.
  *
- * Pure; any thread. Time per byte and memory have limits: some 20 KiB, and 300 bytes for each level of the answer beyond the eighth.
+ * Pure; any thread. Time per byte and memory have limits: some 10 KiB, and 350 bytes for each level of the answer beyond the eighth.
  * Start at stream_watch_feed(). */
 #pragma once
 
