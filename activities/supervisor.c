@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "activities/executable.h"
+#include "activities/kernels.h"
 #include "activities/launch.h"
 #include "activities/launcher.h"
 #include "activities/refusal.h"
@@ -302,6 +303,33 @@ static bool is_alive(pid_t pid, const char *ticks)
 	return process_read_ticks(pid, own) && strcmp(own, ticks) == 0;
 }
 
+static void write_note(const struct supervisor *supervisor);
+
+static const struct json *kernels_of(const struct supervisor *supervisor)
+{
+	return json_get(json_get(json_get(supervisor->launched, "C"), "kernels"), "value");
+}
+
+/* What it says of itself at the start alone: read once it is ready. Of one that goes on from an earlier daemon that daemon's note tells. */
+static void read_kernels(struct supervisor *supervisor)
+{
+	struct arena *arena = &supervisor->launched_arena;
+	struct bytes lines[RUNTIME_LOG_LINES_MAX];
+	struct json *kernels = json_object(arena);
+	size_t count;
+
+	if (supervisor->adopted)
+		return;
+	runtime_log_read(&supervisor->log);
+	count = runtime_log_lines(&supervisor->log, lines, RUNTIME_LOG_LINES_MAX);
+	for (size_t i = 0; i < count; i++)
+		kernels_read_line(arena, lines[i], kernels);
+	if (json_count(kernels) == 0)
+		return;
+	add_field(arena, json_get(supervisor->launched, "C"), "kernels", kernels, "log", "its log");
+	write_note(supervisor);
+}
+
 static void write_note(const struct supervisor *supervisor)
 {
 	char boot[64] = "", text[DIGEST_TEXT_LEN + 1];
@@ -318,6 +346,8 @@ static void write_note(const struct supervisor *supervisor)
 	json_set_text(&arena, note, "start", supervisor->ticks);
 	json_set_text(&arena, note, "boot", boot);
 	json_set_text(&arena, note, "identity", text);
+	if (kernels_of(supervisor) != NULL)
+		json_set(&arena, note, "kernels", json_copy(&arena, kernels_of(supervisor)));
 	bytes = json_print_arena(note, &arena);
 	fd = open(supervisor->note_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || write(fd, bytes.data, bytes.len) != (ssize_t)bytes.len)
@@ -330,7 +360,7 @@ static void write_note(const struct supervisor *supervisor)
 enum left_over { LEFT_NOTHING, LEFT_OURS, LEFT_OTHER };
 
 /* What an earlier daemon started, and is still there. */
-static enum left_over find_left_over(const struct supervisor *supervisor, pid_t *pid, char *ticks, size_t size)
+static enum left_over find_left_over(struct supervisor *supervisor, pid_t *pid, char *ticks, size_t size)
 {
 	enum left_over found = LEFT_NOTHING;
 	char text[SUPERVISOR_FILE_MAX], boot[64] = "";
@@ -353,6 +383,8 @@ static enum left_over find_left_over(const struct supervisor *supervisor, pid_t 
 					digest_equal(&identity, &supervisor->identity) ?
 				LEFT_OURS :
 				LEFT_OTHER;
+		if (found == LEFT_OURS && json_count(json_get(note, "kernels")) > 0)
+			add_field(&supervisor->launched_arena, json_get(supervisor->launched, "C"), "kernels", json_copy(&supervisor->launched_arena, json_get(note, "kernels")), "log", "its log");
 	}
 	arena_close(&arena);
 	return found;
@@ -662,6 +694,7 @@ static void on_answer(struct transfer *transfer)
 		on_no_answer(supervisor, why);
 		return;
 	}
+	read_kernels(supervisor);
 	supervisor->wait.on_done = on_configured;
 	supervisor->configuring = true;
 	if (runtime_configure(runtime, &supervisor->wait, true))

@@ -106,6 +106,23 @@ await test('of a launched runtime the process and its launch are signed; reloade
 	await daemon.stop();
 });
 
+await test('kernels that the log of a launched runtime names are in its record, also when another daemon adopts it', async () => {
+	const port = await freePort(), argv = [programs.sim, '--kind', 'vllm', '--port', String(port)];
+	const daemon = new Daemon('kernels', { runtimes: { r: { kind: 'vllm', url: `http://127.0.0.1:${port}`, launch: { argv, onDaemonExit: 'keep' } } } });
+	await daemon.start();
+	const ready = () => until('it is ready', async () => { const found = await daemon.get('/v1/runtimes/r'); return found.launch.state === 'ready' && found; }, 30_000);
+	const first = await ready(), { record } = await daemon.get(`/v1/provenance/${first.configuration}`);
+	equal(record.C.kernels, { basis: 'log', source: 'its log', value: { attention: ['FLASH_ATTN'] } }, 'record');
+	match(daemon.cli('provenance', 'show', first.configuration).stdout, /^C\.kernels +log +its log +\{"attention":\["FLASH_ATTN"\]\}$/m, 'as text');
+	await daemon.kill();
+	await daemon.start();
+	const second = await ready();
+	equal([second.configuration, second.instance], [first.configuration, { ...second.instance, id: first.instance.id, basis: 'launched' }], 'adopted, it is the same');
+	equal(daemon.cli('runtime', 'stop', 'r').code, 0, 'stop');
+	await until('it is stopped', async () => (await daemon.get('/v1/runtimes/r')).launch.state === 'stopped', 30_000);
+	await daemon.stop();
+});
+
 await test('LM Studio names what it has loaded; of a runtime on another machine nothing is said, and that', async () => {
 	const sim = await startSimulator('--kind', 'lmstudio');
 	const daemon = new Daemon('instance-named', { runtimes: {

@@ -1,0 +1,67 @@
+/* See kernels.h. Start at kernels_read_line(). */
+#include "activities/kernels.h"
+
+#include <string.h>
+
+#include "workflow/base/check.h"
+
+static bool add(struct arena *arena, struct json *kernels, const char *name, struct bytes text)
+{
+	const struct json *old = json_get(kernels, name);
+	struct json *list = json_array(arena), *item;
+	bool placed = false;
+	const char *copy;
+
+	while (text.len > 0 && (text.data[text.len - 1] == ' ' || text.data[text.len - 1] == '\r'))
+		text.len--;
+	if (text.len > KERNELS_TEXT_LEN_MAX)
+		text.len = KERNELS_TEXT_LEN_MAX;
+	for (size_t i = 0; i < text.len; i++) /* of a log nothing but plain text is taken */
+		if (text.data[i] < ' ' || text.data[i] > '~')
+			return false;
+	if (text.len == 0 || json_count(old) == KERNELS_TEXTS_MAX)
+		return false;
+	copy = arena_text_len(arena, (const char *)text.data, text.len);
+	item = json_text(arena, copy);
+	for (size_t i = 0; i < json_count(old); i++) {
+		int order = strcmp(json_at(old, i)->string.text, copy);
+
+		if (order == 0)
+			return false;
+		if (order > 0 && !placed)
+			json_add(arena, list, item);
+		placed |= order > 0;
+		json_add(arena, list, json_at(old, i));
+	}
+	if (!placed)
+		json_add(arena, list, item);
+	json_set(arena, kernels, name, list);
+	return true;
+}
+
+/* Behind `what`, whole or from its beginning on; NULL: it is not there. */
+static const char *find(const char *line, const char *what)
+{
+	const char *at = strstr(line, what);
+
+	return at != NULL ? at + strlen(what) : NULL;
+}
+
+bool kernels_read_line(struct arena *arena, struct bytes line, struct json *kernels)
+{
+	char *text = arena_text_len(arena, (const char *)line.data, line.len);
+	const char *at, *end;
+
+	/* llama.cpp: what the library was built with and found. */
+	if ((at = find(text, "system_info: ")) != NULL)
+		return add(arena, kernels, "systemInfo", bytes_text(at));
+	/* vLLM: "Using FLASH_ATTN attention backend out of …", "Using 'MARLIN' NvFp4 MoE backend out of …". */
+	if ((at = find(text, "Using ")) == NULL)
+		return false;
+	if ((end = strstr(at, " attention backend")) != NULL)
+		return memchr(at, ' ', (size_t)(end - at)) == NULL && add(arena, kernels, "attention", (struct bytes){(const uint8_t *)at, (size_t)(end - at)});
+	if ((end = strstr(at, " MoE backend")) == NULL || *at != '\'' || (at = strchr(at + 1, '\'')) == NULL || at > end)
+		return false;
+	const char *name = find(text, "Using '");
+	return add(arena, kernels, "moe", bytes_text(arena_printf(arena, "%.*s%.*s", (int)(at - name), name, (int)(end - at - 1), at + 1)));
+}
