@@ -992,6 +992,9 @@ static int erase_matches(struct store *store, void *arg, struct entry *entry, st
 	struct erase_work *work = arg;
 	bool end = false;
 
+	for (size_t i = 0; i < retention->match_count; i++) /* a run may have been retried since they were found */
+		if (check_match(store, (retention->matches[i] - 1) >> 8, &work->refused) != 0)
+			return 0;
 	while (!end)
 		if (scan_contents(store, &work->job->content, &end, &work->refused) != 0)
 			return 0;

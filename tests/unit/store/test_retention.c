@@ -1099,6 +1099,53 @@ START_TEST(a_value_is_erased_everywhere)
 }
 END_TEST
 
+/* The search for a value goes through the journal in steps. A run that has ended when its value is found, and is retried before the search is over, keeps it. */
+START_TEST(a_run_that_is_retried_keeps_its_value)
+{
+	enum { VALUES = 2 * RETENTION_LOOKS_MAX };
+	struct bytes value = BYTES_OF("\"needed again\"");
+	bool purged = false, retried = false;
+	struct store_purge purge = {.kind = STORE_PURGE_CONTENT, .content = digest_of(value), .on_done = on_purged, .owner = &purged};
+	struct store_append append = {.entry_count = 1, .on_done = on_append_done, .owner = &retried};
+	struct fixture f;
+	struct entry entry, *entries;
+	struct error error;
+
+	start(&f);
+	create(&f, "run", NULL);
+	work(&f, "run", ENTRY_TASK_COMPLETED, value);
+	work(&f, "run", ENTRY_RUN_FAULTED, (struct bytes){0});
+	create(&f, "other", NULL);
+	entries = arena_zero(&f.arena, VALUES * sizeof(*entries));
+	for (size_t i = 0; i < VALUES; i++)
+		make_step(&f.arena, &entries[i], ENTRY_TASK_COMPLETED, "other", "/do/0/x@1", BYTES_OF("1"));
+	append_at(&f, entries, VALUES);
+	fixture_close(&f);
+	ck_assert_msg(store_open_by_hand(&f.store, &f.options, &error) == 0, "%s", error.message);
+	ck_assert_int_eq(store_purge(f.store, &purge), 0);
+	store_step_writer(f.store);
+	ck_assert_uint_eq(f.store->writer.retention.match_count, 1);
+	make_step(&f.arena, &entry, ENTRY_RUN_RETRIED, "run", NULL, (struct bytes){0});
+	entry.time_ms = clock_ms;
+	append.entries = &entry;
+	ck_assert_int_eq(store_append(f.store, &append), 0);
+	for (unsigned turns = 0; !purged || !retried; turns++) {
+		ck_assert_uint_lt(turns, 100);
+		store_hand_over(f.store);
+		store_step_writer(f.store);
+		while (store_tell(f.store))
+			continue;
+	}
+	ck_assert_int_eq(append.error.code, ERR_NONE);
+	ck_assert_int_eq(purge.error.code, ERR_EXISTS);
+	ck_assert_msg(strstr(purge.error.message, "run run holds this value and has not ended") != NULL, "%s", purge.error.message);
+	store_close(f.store);
+	fixture_open(&f);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM content WHERE encoding = 3"), 0);
+	fixture_end(&f);
+}
+END_TEST
+
 /* A run of which one value was erased before leaves as any other: no row of its values stays behind, and the journal is whole in between. */
 START_TEST(an_erased_value_goes_with_its_run)
 {
@@ -1561,6 +1608,6 @@ TEST_MAIN("store-retention", a_run_leaves_when_its_time_is_over, more_runs_than_
 	  a_child_stays_while_its_parent_is_open, a_child_of_an_open_run_is_not_purged, a_clock_that_was_ahead_keeps_nothing,
 	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays, a_pruned_copy_is_restored,
 	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, what_a_table_rests_on_stays, what_stands_for_pruned_entries_is_checked, a_damaged_tile_stays,
-	  nothing_is_cleared_that_a_damaged_fact_may_need, too_many_rows_hold_a_value, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere, an_erased_value_goes_with_its_run, a_broken_store_answers,
+	  nothing_is_cleared_that_a_damaged_fact_may_need, too_many_rows_hold_a_value, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere, a_run_that_is_retried_keeps_its_value, an_erased_value_goes_with_its_run, a_broken_store_answers,
 	  erased_bytes_are_overwritten, a_definition_is_not_erased, requests_are_limited_and_answered, the_file_gets_smaller, passes_come_by_themselves,
 	  a_pass_that_was_killed_goes_on, nothing_within_its_time_is_ever_taken)
