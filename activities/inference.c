@@ -190,6 +190,23 @@ static void write_watch(const struct inference *inference, struct json *record)
 	json_set(arena, record, "watch", watch);
 }
 
+/* Short, for every attempt has it: the rest is told by the runtime and by the statements of its facts. */
+static void write_instance(const struct inference *inference, struct json *record)
+{
+	const struct runtime_instance *instance = &inference->instance;
+	struct arena *arena = &inference->work->activity->arena;
+	struct json *json;
+
+	if (instance->id[0] == '\0') {
+		json_set(arena, record, "instance", instance_json(arena, instance));
+		return;
+	}
+	json = json_object(arena);
+	json_set_text(arena, json, "id", instance->id);
+	json_set_text(arena, json, "basis", instance->basis);
+	json_set(arena, record, "instance", json);
+}
+
 static void write_record(struct inference *inference)
 {
 	struct arena *arena = &inference->work->activity->arena;
@@ -227,7 +244,7 @@ static void write_record(struct inference *inference)
 		json_set_digest(arena, record, "configuration", &configuration->digest);
 		if (configuration->simulated)
 			json_set_boolean(arena, record, "simulated", true);
-		json_set(arena, record, "instance", instance_json(arena, &inference->instance));
+		write_instance(inference, record);
 	}
 }
 
