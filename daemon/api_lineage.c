@@ -16,10 +16,12 @@ static void on_retried(struct engine_retry *retry)
 
 	if (retry->error.code == ERR_NOT_FOUND)
 		error_set(&retry->error, ERR_NOT_FOUND, "there is no run %s", retry->id);
-	if (retry->error.code != ERR_NONE)
+	if (retry->error.code != ERR_NONE) {
 		api_fail(own->request, &retry->error);
-	else
-		api_wait_for_run(own->daemon, own->request, retry->id, own->wait_ms, own->include, 200);
+		return;
+	}
+	schedules_on_run_retried(&own->daemon->schedules, retry->id);
+	api_wait_for_run(own->daemon, own->request, retry->id, own->wait_ms, own->include, 200);
 }
 
 void api_retry_run(struct daemon *daemon, struct request *request, const char *const *parameters)

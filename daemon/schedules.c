@@ -618,6 +618,22 @@ void schedules_on_run_ended(struct schedules *schedules, const char *run_id)
 	}
 }
 
+void schedules_on_run_retried(struct schedules *schedules, const char *run_id)
+{
+	if (!engine_run_is_open(schedules->daemon->engine, run_id)) /* it has ended again meanwhile, and that was told */
+		return;
+	LIST_EACH_SAFE (link, &schedules->items) {
+		struct item *item = CONTAINER_OF(link, struct item, link);
+		if (strcmp(item->last_run, run_id) != 0)
+			continue;
+		item->last_ended_ms = 0;
+		if (item->definition != NULL && item->definition->schedule->kind == SCHEDULE_AFTER) {
+			advance(item);
+			arm(schedules);
+		}
+	}
+}
+
 void schedules_init(struct schedules *schedules, struct daemon *daemon)
 {
 	*schedules = (struct schedules){.daemon = daemon};

@@ -46,6 +46,8 @@ void schedules_close(struct schedules *schedules); /* nothing may be under way *
  * or cannot be read. */
 void schedules_reload(struct schedules *schedules, const char *namespace, const char *name, struct schedule_reload *reload);
 void schedules_on_run_ended(struct schedules *schedules, const char *run_id);
+/* Durably, one that had faulted. `after` waits for its end once more, as it does after a restart, where the row of the run tells no other. */
+void schedules_on_run_retried(struct schedules *schedules, const char *run_id);
 /* ERR_TOO_LARGE: SCHEDULES_MAX are there and this is not one of them. */
 int schedules_have_room(const struct schedules *schedules, const char *namespace, const char *name, struct error *error);
 /* The rules of a zone from the system's zone files. Blocks: not on the loop. ERR_NOT_FOUND: there is no such zone. */

@@ -1,5 +1,6 @@
 // Schedules on the real daemon: ticks are neither lost nor doubled over restarts and SIGKILL, what is skipped is in the journal with its reason,
 // runs overlap only where they may, and operators pause, resume and trigger.
+import { createServer } from 'node:http';
 import { Daemon, check, definition, equal, finish, match, pause, problem, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
 
 const draw = random(seedOf(11));
@@ -126,6 +127,40 @@ await test('after: the next run starts so long after the one before has ended, f
 		}
 	}
 	await daemon.stop();
+});
+
+await test('after: a last run that is retried has not ended, before a restart and behind it; the next one starts so long after its end', async () => {
+	const held = [];
+	let how = 404;
+	const answer = response => response.writeHead(how, { 'Content-Type': 'application/json' }).end('{}');
+	const peer = createServer((request, response) => { how === 'holds' ? held.push(response) : answer(response); });
+	await new Promise(done => peer.listen(0, '127.0.0.1', done));
+	const daemon = new Daemon('schedules', { http: { allow: ['127.0.0.0/8'] } }), shown = () => daemon.get('/v1/schedules/tests.mends'), tenMinutes = 600_000;
+	await daemon.start();
+	await daemon.post('/v1/definitions', scheduled('mends', { after: 'PT10M' }, {}, [{ ask: { call: 'http', with: { method: 'get', endpoint: `http://127.0.0.1:${peer.address().port}/` } } }]), 201);
+	const { lastRun } = await until('the first run has faulted, and the next is known', async () => { const now = await shown(); return now.lastRun && now.nextAt && now; });
+	const faulted = await daemon.get(`/v1/runs/${lastRun}`);
+	equal(faulted.status, 'faulted', 'the first run');
+	check(ms((await shown()).nextAt) >= ms(faulted.endedAt) + tenMinutes, 'after its fault');
+	how = 'holds';
+	await daemon.post(`/v1/runs/${lastRun}/retry`, {}, 200);
+	equal([(await shown()).nextAt, (await shown()).lastRun], [undefined, lastRun], 'retried: its end is waited for');
+	await daemon.kill();
+	await daemon.start();
+	equal([(await shown()).nextAt, (await shown()).lastRun], [undefined, lastRun], 'and after a restart');
+	how = 200;
+	held.forEach(answer);
+	const ended = await daemon.ended(lastRun);
+	equal(ended.status, 'completed', JSON.stringify(ended.error));
+	const next = await until('the next is known', async () => (await shown()).nextAt);
+	check(ms(next) >= ms(ended.endedAt) + tenMinutes, `${next} is ten minutes after ${ended.endedAt}`);
+	await daemon.kill();
+	await daemon.start();
+	check(ms((await shown()).nextAt) >= ms(ended.endedAt) + tenMinutes && ms((await shown()).nextAt) <= ms(next), 'and after a restart');
+	equal((await shown()).runs, 1, 'no other run');
+	await daemon.stop();
+	peer.close();
+	peer.closeAllConnections();
 });
 
 await test('operators list, show, pause, resume and trigger; what came due meanwhile is skipped as paused', async () => {
