@@ -47,6 +47,7 @@ struct probe {
 	bool weights_are_folder;
 	struct weights weights;
 	struct weights_progress progress;
+	struct weights_reading *reading; /* under way; NULL: not begun, or over */
 	struct listener listener;
 	char host_name[256];
 	unsigned port; /* 0: who listens there is not looked for, or was */
@@ -408,6 +409,7 @@ static void free_probe(struct probe *probe)
 	deadline_free(activities, probe->deadline);
 	arena_close(&probe->arena);
 	free(probe->headers);
+	weights_reading_free(probe->reading);
 	free(probe->weights_path);
 	free(probe);
 }
@@ -780,18 +782,24 @@ static void next_step(struct probe *probe)
 		ask(probe, adapter->request_path, make_trial(probe, field->ours));
 }
 
-/* On the pool: reading /proc is quick but may not be, and weights are large. */
+/* On the pool: reading /proc is quick but may not be, and weights are large: a slice of them at a time, since the pool has four threads. */
 static void read_files(uv_work_t *pool)
 {
 	struct probe *probe = CONTAINER_OF(pool, struct probe, pool);
 
-	uv_once(&host_once, read_host);
-	if (probe->weights_path == NULL)
-		return;
-	if (probe->weights_only_check && weights_same(probe->weights_path, probe->weights_are_folder, &probe->weights))
-		return;
-	probe->weights_only_check = false;
-	weights_read(probe->weights_path, probe->weights_are_folder, &probe->weights, &probe->progress, &probe->error);
+	if (probe->reading == NULL) {
+		uv_once(&host_once, read_host);
+		if (probe->weights_path == NULL)
+			return;
+		if (probe->weights_only_check && weights_same(probe->weights_path, probe->weights_are_folder, &probe->weights))
+			return;
+		probe->weights_only_check = false;
+		probe->reading = weights_reading_new(probe->weights_path, probe->weights_are_folder, &probe->weights, &probe->progress);
+	}
+	if (weights_reading_go_on(probe->reading, &probe->error)) {
+		weights_reading_free(probe->reading);
+		probe->reading = NULL;
+	}
 }
 
 static void on_files_read(uv_work_t *pool, int status)
@@ -804,6 +812,10 @@ static void on_files_read(uv_work_t *pool, int status)
 	if (runtime == NULL) {
 		free_probe(probe);
 		outside_end(activities);
+		return;
+	}
+	if (probe->reading != NULL) {
+		CHECK(uv_queue_work(activities->loop, pool, read_files, on_files_read) == 0);
 		return;
 	}
 	runtime->weights = probe->weights;

@@ -1,4 +1,4 @@
-/* See weights.h. Start at weights_read(). */
+/* See weights.h. Start at weights_reading_go_on(). */
 #include "activities/weights.h"
 
 #include <dirent.h>
@@ -153,61 +153,79 @@ bool weights_same(const char *path, bool folder, const struct weights *weights)
 
 /* ---- Digests ---- */
 
-static int hash_file(const char *path, struct digest *digest, off_t *size, struct weights_progress *progress, struct error *error)
-{
-	uint8_t *chunk = memory_alloc(WEIGHTS_CHUNK);
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), result = 0;
+struct weights_reading {
+	const char *path;
+	bool folder, begun;
+	struct weights *weights; /* that are replaced at the end */
+	struct weights_progress *progress;
+	struct weights found;
+	struct file_set set;
+	/* The file at hand, set.names[index]; fd < 0: not opened yet. */
+	size_t index;
+	int fd;
+	off_t size;
 	struct digest_stream stream;
-	ssize_t got;
+	struct json *list; /* of those that are done */
+	uint8_t *chunk;
+};
 
-	*size = 0;
-	if (fd < 0) {
-		free(chunk);
+static int open_file(struct weights_reading *reading, struct error *error)
+{
+	const char *path = path_of_file(&reading->set, reading->index);
+
+	reading->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (reading->fd < 0)
 		return error_set(error, ERR_NOT_FOUND, "weights file %s: %s", path, strerror(errno));
-	}
-	digest_stream_init(&stream);
-	while ((got = read(fd, chunk, WEIGHTS_CHUNK)) != 0) {
+	reading->size = 0;
+	digest_stream_init(&reading->stream);
+	return 0;
+}
+
+static void end_file(struct weights_reading *reading)
+{
+	struct arena *arena = &reading->set.arena;
+	const char *name = reading->set.names[reading->index++], *slash = strrchr(name, '/');
+	struct json *item = json_object(arena);
+	char hex[DIGEST_HEX_LEN + 1];
+
+	close(reading->fd);
+	reading->fd = -1;
+	reading->found.digest = digest_stream_finish(&reading->stream);
+	digest_hex(&reading->found.digest, hex);
+	json_set_text(arena, item, "name", slash != NULL ? slash + 1 : name);
+	json_set_text(arena, item, "sha256", hex);
+	json_set_number(arena, item, "size", (double)reading->size);
+	json_add(arena, reading->list, item);
+	if (reading->set.is_set && reading->index == reading->set.count)
+		reading->found.digest = json_digest(reading->list);
+}
+
+/* A slice; error: none when there is more. */
+static void hash_some(struct weights_reading *reading, struct error *error)
+{
+	size_t left = WEIGHTS_SLICE;
+
+	while (left > 0 && reading->index < reading->set.count && error->code == ERR_NONE) {
+		ssize_t got;
+
+		if (reading->fd < 0 && open_file(reading, error) != 0)
+			return;
+		got = read(reading->fd, reading->chunk, left < WEIGHTS_CHUNK ? left : WEIGHTS_CHUNK);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0) {
-			result = error_set(error, ERR_IO, "weights file %s: %s", path, strerror(errno));
-			break;
+			error_set(error, ERR_IO, "weights file %s: %s", path_of_file(&reading->set, reading->index), strerror(errno));
+		} else if (got == 0) {
+			end_file(reading);
+		} else if (atomic_load(&reading->progress->stop)) {
+			error_set(error, ERR_CANCELLED, "weights file %s: stopped", path_of_file(&reading->set, reading->index));
+		} else {
+			digest_stream_add(&reading->stream, (struct bytes){reading->chunk, (size_t)got});
+			reading->size += got;
+			left -= (size_t)got;
+			atomic_fetch_add(&reading->progress->done, (unsigned long long)got);
 		}
-		if (atomic_load(&progress->stop)) {
-			result = error_set(error, ERR_CANCELLED, "weights file %s: stopped", path);
-			break;
-		}
-		digest_stream_add(&stream, (struct bytes){chunk, (size_t)got});
-		*size += got;
-		atomic_fetch_add(&progress->done, (unsigned long long)got);
 	}
-	*digest = digest_stream_finish(&stream);
-	close(fd);
-	free(chunk);
-	return result;
-}
-
-static int hash_set(struct file_set *set, struct digest *digest, struct weights_progress *progress, struct error *error)
-{
-	struct json *list = json_array(&set->arena);
-
-	for (size_t i = 0; i < set->count; i++) {
-		const char *path = path_of_file(set, i), *slash = strrchr(set->names[i], '/');
-		struct json *item = json_object(&set->arena);
-		char hex[DIGEST_HEX_LEN + 1];
-		off_t size;
-
-		if (hash_file(path, digest, &size, progress, error) != 0)
-			return (int)error->code;
-		digest_hex(digest, hex);
-		json_set_text(&set->arena, item, "name", slash != NULL ? slash + 1 : set->names[i]);
-		json_set_text(&set->arena, item, "sha256", hex);
-		json_set_number(&set->arena, item, "size", (double)size);
-		json_add(&set->arena, list, item);
-	}
-	if (set->is_set)
-		*digest = json_digest(list);
-	return 0;
 }
 
 /* ---- Headers ---- */
@@ -285,32 +303,80 @@ static void read_header(struct file_set *set, bool folder, struct weights_header
 	fclose(file);
 }
 
+struct weights_reading *weights_reading_new(const char *path, bool folder, struct weights *weights, struct weights_progress *progress)
+{
+	struct weights_reading *reading = memory_zero(sizeof(*reading));
+
+	reading->path = path;
+	reading->folder = folder;
+	reading->weights = weights;
+	reading->progress = progress;
+	reading->found.known = true;
+	reading->fd = -1;
+	return reading;
+}
+
+void weights_reading_free(struct weights_reading *reading)
+{
+	if (reading == NULL)
+		return;
+	if (reading->fd >= 0)
+		close(reading->fd);
+	if (reading->begun)
+		arena_close(&reading->set.arena);
+	atomic_store(&reading->progress->total, 0);
+	free(reading->chunk);
+	free(reading);
+}
+
+/* false: they are the ones that are known, or cannot be read. */
+static bool begin_reading(struct weights_reading *reading, struct error *error)
+{
+	reading->begun = true;
+	if (list_files(reading->path, reading->folder, &reading->set, error) != 0 || identify(&reading->set, &reading->found.identity, error) != 0)
+		return false;
+	if (reading->weights->known && same_identity(&reading->found.identity, &reading->weights->identity))
+		return false;
+	atomic_store(&reading->progress->done, 0);
+	atomic_store(&reading->progress->total, (unsigned long long)reading->found.identity.size);
+	reading->found.file_count = reading->set.count;
+	reading->list = json_array(&reading->set.arena);
+	reading->chunk = memory_alloc(WEIGHTS_CHUNK);
+	return true;
+}
+
+static void end_reading(struct weights_reading *reading, struct error *error)
+{
+	struct weights_identity after;
+
+	read_header(&reading->set, reading->folder, &reading->found.header);
+	if (identify(&reading->set, &after, error) != 0)
+		return;
+	if (same_identity(&reading->found.identity, &after))
+		*reading->weights = reading->found;
+	else
+		error_set(error, ERR_BUSY, "weights file %s: changed while it was read", reading->path);
+}
+
+bool weights_reading_go_on(struct weights_reading *reading, struct error *error)
+{
+	*error = (struct error){0};
+	if (!reading->begun && !begin_reading(reading, error))
+		return true;
+	hash_some(reading, error);
+	if (error->code == ERR_NONE && reading->index < reading->set.count)
+		return false;
+	if (error->code == ERR_NONE)
+		end_reading(reading, error);
+	return true;
+}
+
 int weights_read(const char *path, bool folder, struct weights *weights, struct weights_progress *progress, struct error *error)
 {
-	struct weights found = {.known = true};
-	struct weights_identity after;
-	struct file_set set;
+	struct weights_reading *reading = weights_reading_new(path, folder, weights, progress);
 
-	*error = (struct error){0};
-	if (list_files(path, folder, &set, error) != 0 || identify(&set, &found.identity, error) != 0)
-		goto out;
-	if (weights->known && same_identity(&found.identity, &weights->identity))
-		goto out;
-	atomic_store(&progress->done, 0);
-	atomic_store(&progress->total, (unsigned long long)found.identity.size);
-	found.file_count = set.count;
-	if (hash_set(&set, &found.digest, progress, error) != 0)
-		goto out;
-	read_header(&set, folder, &found.header);
-	if (identify(&set, &after, error) != 0)
-		goto out;
-	if (!same_identity(&found.identity, &after)) {
-		error_set(error, ERR_BUSY, "weights file %s: changed while it was read", path);
-		goto out;
-	}
-	*weights = found;
-out:
-	atomic_store(&progress->total, 0);
-	arena_close(&set.arena);
+	while (!weights_reading_go_on(reading, error))
+		;
+	weights_reading_free(reading);
 	return (int)error->code;
 }

@@ -1,5 +1,5 @@
 /* The files of a model, measured: one file, all shards of one, or a folder, hashed once per identity; and what their headers
- * say. Any thread: for the uv pool, since files are large and folders may be slow. Start at weights_read(). */
+ * say. Any thread: for the uv pool, since files are large and folders may be slow. Start at weights_reading_go_on(). */
 #pragma once
 
 #include <stdatomic.h>
@@ -10,6 +10,7 @@
 
 enum {
 	WEIGHTS_CHUNK = 1 << 20,
+	WEIGHTS_SLICE = 32 << 20, /* bytes that are hashed at once: then whatever else waits for the pool has its turn */
 	WEIGHTS_FILES_MAX = 1000, /* of a folder, or shards */
 	WEIGHTS_CONFIG_MAX = 4 << 20, /* bytes of a config.json or the like that are read */
 	WEIGHTS_TEXT_MAX = 64,
@@ -49,5 +50,10 @@ struct weights_progress {
 /* Hash what lies at path unless its identity is the one that `weights` knows. folder: path is one, and all regular files directly
  * in it count. Else it is a file; a name "…-00001-of-00003.gguf" stands for all three. */
 int weights_read(const char *path, bool folder, struct weights *weights, struct weights_progress *progress, struct error *error);
+struct weights_reading;
+/* The same in slices of WEIGHTS_SLICE, each by any thread, one at a time. All that is given must live until weights_reading_free(). */
+struct weights_reading *weights_reading_new(const char *path, bool folder, struct weights *weights, struct weights_progress *progress);
+bool weights_reading_go_on(struct weights_reading *reading, struct error *error); /* true: it is over, well or with an error */
+void weights_reading_free(struct weights_reading *reading); /* also in its middle; NULL: nothing */
 /* Without reading: false when it is not what was hashed. */
 bool weights_same(const char *path, bool folder, const struct weights *weights);

@@ -181,6 +181,47 @@ START_TEST(shards_belong_together)
 }
 END_TEST
 
+/* In slices (WEIGHTS_SLICE) the same comes of it, over the ends of files; a reading may be given up between two, or be told to stop. */
+START_TEST(slices_make_the_same)
+{
+	struct weights whole, weights = {0};
+	const char *path = path_of("m-00001-of-00002.gguf");
+	struct weights_reading *reading;
+	struct error error;
+	unsigned slices = 1;
+
+	write_text("m-00001-of-00002.gguf", "x");
+	write_text("m-00002-of-00002.gguf", "y");
+	ck_assert_int_eq(truncate(path, WEIGHTS_SLICE + WEIGHTS_SLICE / 2), 0);
+	ck_assert_int_eq(truncate(path_of("m-00002-of-00002.gguf"), WEIGHTS_SLICE), 0);
+	whole = read_ok(path, false);
+	reading = weights_reading_new(path, false, &weights, &progress);
+	for (; !weights_reading_go_on(reading, &error); slices++) {
+		ck_assert(!weights.known);
+		ck_assert_uint_eq(atomic_load(&progress.done), slices * (unsigned long long)WEIGHTS_SLICE);
+		ck_assert_uint_eq(atomic_load(&progress.total), 2 * (unsigned long long)WEIGHTS_SLICE + WEIGHTS_SLICE / 2);
+	}
+	weights_reading_free(reading);
+	ck_assert_uint_eq(slices, 3);
+	ck_assert_int_eq(error.code, ERR_NONE);
+	ck_assert(weights.known && digest_equal(&weights.digest, &whole.digest));
+	ck_assert_uint_eq(atomic_load(&progress.total), 0);
+
+	weights = (struct weights){0};
+	reading = weights_reading_new(path, false, &weights, &progress);
+	ck_assert(!weights_reading_go_on(reading, &error));
+	weights_reading_free(reading);
+	ck_assert(!weights.known);
+	reading = weights_reading_new(path, false, &weights, &progress);
+	ck_assert(!weights_reading_go_on(reading, &error));
+	atomic_store(&progress.stop, true);
+	ck_assert(weights_reading_go_on(reading, &error));
+	ck_assert_int_eq(error.code, ERR_CANCELLED);
+	weights_reading_free(reading);
+	ck_assert(!weights.known);
+}
+END_TEST
+
 /* A folder is all its files, by name; what Hugging Face keeps beside the weights is read. */
 START_TEST(folders_are_sets)
 {
@@ -245,6 +286,7 @@ int main(void)
 	tcase_add_test(tests, gguf_header_is_read);
 	tcase_add_test(tests, gguf_may_be_damaged);
 	tcase_add_test(tests, shards_belong_together);
+	tcase_add_test(tests, slices_make_the_same);
 	tcase_add_test(tests, folders_are_sets);
 	tcase_add_test(tests, mistakes_are_told);
 	suite_add_tcase(suite, tests);
