@@ -346,6 +346,7 @@ await test('ollama: a model that was loaded for a request is asked about anew, a
 	const daemon = await new Daemon('runtimes-load', { runtimes: runtimeOf({ kind: 'ollama' }, sim.url, { timeouts: { firstToken: '10s' } }) }).start();
 	await until('it was asked', async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration !== undefined);
 	const cold = (await daemon.get('/v1/runtimes')).runtimes[0].configuration;
+	await until('its record is in the journal', async () => (await daemon.ask('GET', `/v1/provenance/${cold}`)).status === 200);
 	equal((await daemon.get(`/v1/provenance/${cold}`)).record.C.offload, undefined, 'nothing is loaded yet');
 	const result = await extract(daemon);
 	equal(result.sections[0].outcome, 'facts', 'outcome');
