@@ -434,7 +434,7 @@ bool api_content_type_is(const struct request *request, const char *type)
 	return given && strncasecmp(given, type, len) == 0 && strchr("; \t", given[len]) != NULL;
 }
 
-static bool is_known(const char *names, const char *name)
+bool api_is_one_of(const char *names, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -464,7 +464,7 @@ static struct json *parse_body(struct request *request, const char *names, struc
 		return NULL;
 	}
 	for (size_t i = 0; i < json->object.count; i++)
-		if (!is_known(names, json->object.members[i].name)) {
+		if (!api_is_one_of(names, json->object.members[i].name)) {
 			error_set(error, ERR_INVALID, "unknown member '%s' in the body; known here: %s", json->object.members[i].name, *names ? names : "none");
 			return NULL;
 		}

@@ -84,6 +84,7 @@ bool api_wants_stream(const struct request *request);
 /* Where a stream or page goes on: Last-Event-ID, else ?after, else 0. */
 bool api_after(struct request *request, uint64_t *after);
 bool api_content_type_is(const struct request *request, const char *type); /* parameters aside */
+bool api_is_one_of(const char *names, const char *name); /* names: separated by a blank each */
 /* The body as a JSON object of at most API_PARSE_ON_LOOP_MAX bytes; an empty one is {}. NULL: answered. Members must be in `names`. */
 struct json *api_body_object(struct request *request, const char *names);
 /* The same for bodies that may be large: past API_PARSE_ON_LOOP_MAX on the pool. In the request's arena, zeroed; the first group is the caller's. */

@@ -159,7 +159,8 @@ static void on_looked_up(struct api_read *own)
 
 static void look_up(struct addition *a)
 {
-	api_read(a->daemon, a->request, look_up_work, a, on_looked_up);
+	if (!api_read(a->daemon, a->request, look_up_work, a, on_looked_up))
+		give_up(a);
 }
 
 static void load(struct addition *a)

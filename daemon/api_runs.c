@@ -472,7 +472,11 @@ static void find_definition(struct submission *s)
 
 	find->submission = s;
 	problems_init(&find->problems);
-	api_read(s->daemon, s->request, find_definition_work, find, on_definition_found);
+	if (api_read(s->daemon, s->request, find_definition_work, find, on_definition_found))
+		return;
+	problems_close(&find->problems);
+	if (s->loaded)
+		definition_free(s->loaded);
 }
 
 /* --- durable, or not --- */
@@ -675,9 +679,8 @@ static bool read_members(struct submission *s)
 		return false;
 	}
 	for (size_t i = 0; i < s->root->object.count; i++) {
-		const char *name = s->root->object.members[i].name, *at = strstr(run_members, name);
-		size_t len = strlen(name);
-		if (!at || len == 0 || (at != run_members && at[-1] != ' ') || (at[len] != ' ' && at[len] != 0)) {
+		const char *name = s->root->object.members[i].name;
+		if (!api_is_one_of(run_members, name)) {
 			api_invalid(request, "unknown member '%s'; a run takes %s", name, run_members);
 			return false;
 		}

@@ -290,7 +290,8 @@ await test('bodies that are no runs are told why', async () => {
 	problem(await post(daemon, '/v1/runs', '{'), 400, ['not JSON', 'line 1'], 'not JSON');
 	problem(await post(daemon, '/v1/runs', '[]'), 400, 'array', 'an array');
 	problem(await post(daemon, '/v1/runs', ''), 400, 'empty', 'empty');
-	problem(await post(daemon, '/v1/runs', { definition: noop, inputs: {} }), 400, 'inputs', 'unknown member');
+	for (const member of ['inputs', 'id labels', 'def', ''])
+		problem(await post(daemon, '/v1/runs', { definition: noop, [member]: {} }), 400, `'${member}'`, 'unknown member');
 	problem(await post(daemon, '/v1/runs', { input: {} }), 400, 'definition', 'no definition');
 	problem(await post(daemon, '/v1/runs', { definition: 7 }), 400, 'number', 'definition is a number');
 	problem(await post(daemon, '/v1/runs', { definition: 'noop' }), 400, 'NAMESPACE/NAME', 'no name');
