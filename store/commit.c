@@ -600,8 +600,7 @@ static int on_wal(void *arg, sqlite3 *db, const char *name, int frames)
 	return SQLITE_OK;
 }
 
-/* True: up to its end, so that it starts over. */
-static bool copy_wal(struct store *store, struct connection *connection)
+static enum log_copy copy_wal(struct store *store, struct connection *connection)
 {
 	struct error error = {0};
 	int rc, frames = 0, copied = 0;
@@ -613,15 +612,15 @@ static bool copy_wal(struct store *store, struct connection *connection)
 		disk_note_copy(store, copied >= frames);
 	atomic_fetch_add(&store->counters.wal_checkpoints, 1);
 	if (rc == SQLITE_OK || (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
-		return rc == SQLITE_OK && copied >= frames;
+		return rc == SQLITE_OK && copied >= frames ? LOG_COPY_WHOLE : LOG_COPY_HELD;
 	if (connection_fail(connection, rc, "copy the write-ahead log into the database", &error) == ERR_FULL) {
 		/* All is still in the log; it is tried again, the next time with the reserve's room. */
 		if (!disk_make_room(store))
 			log_warn(LOG_STORE, "%s", error.message);
-		return false;
+		return LOG_COPY_FAILED;
 	}
 	store_break(store, &error); /* A failed fsync is never tried again. */
-	return false;
+	return LOG_COPY_FAILED;
 }
 
 /* What is in the log is copied first, and what came meanwhile is little, so the writer waits for little. */
@@ -656,12 +655,12 @@ void commit_cut_wal(struct store *store)
 	store->writer.wal_frames = 0;
 }
 
-bool commit_copy_wal(struct store *store)
+enum log_copy commit_copy_wal(struct store *store)
 {
-	bool whole = copy_wal(store, &store->writer.connection);
+	enum log_copy copy = copy_wal(store, &store->writer.connection);
 
 	store->writer.wal_frames = 0;
-	return whole;
+	return copy;
 }
 
 /* In a pause by the writer; under load by a thread of its own, while commits go on. What these added meanwhile the
@@ -1062,7 +1061,7 @@ static int prepare_database(struct store *store, struct error *error)
 	if (connection_open_on(connection, WAL_FILE_LAYER, store->database_path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error) != 0)
 		return error->code;
 	snprintf(pragmas, sizeof(pragmas),
-		 "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; "
+		 "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA secure_delete=ON; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; "
 		 "PRAGMA journal_size_limit=%llu",
 		 (unsigned long long)store->options.wal_mib * 4 << 20);
 	if (connection_exec(connection, pragmas, error) != 0)

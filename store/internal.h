@@ -272,6 +272,7 @@ enum {
 	RETENTION_HELD_MAX = 256, /* tiles that a pass looks into only to find that they must stay; the next one goes on behind them */
 	RETENTION_FACTS_MAX = 64, /* facts whose evidence is gathered at once */
 	RETENTION_PAGES_MAX = 64, /* pages given back in one chunk */
+	RETENTION_THRIFT_MAX = 3, /* levels of it, see make_room(): up to here chunks get smaller, to a 16th */
 	RETENTION_FREE_PAGES = 256, /* … unless so few are free, or a 16th of the file: they will be needed again */
 };
 
@@ -286,6 +287,7 @@ struct retention {
 	uint64_t known_us; /* … then */
 	uint64_t doubted_us; /* since then it is too far ahead; 0: it is not */
 	bool log_copied; /* for want of room; the step was not done since */
+	unsigned thrift; /* how little room its chunks may take; 0: there is enough */
 	uint64_t run_seq; /* looked at up to here */
 	uint64_t tile, tile_floor; /* the next one to look at; all below the floor are pruned */
 	unsigned held;
@@ -417,7 +419,12 @@ typedef int (*commit_work)(struct store *store, void *arg, struct entry *entry, 
 int commit_chunk(struct store *store, commit_work work, void *arg, bool prunes, struct error *error);
 int commit_expect_shorter_file(struct store *store, struct error *error); /* pages were given back */
 void commit_cut_wal(struct store *store); /* down to nothing, once no reader needs it; waits for readers as long as any statement */
-bool commit_copy_wal(struct store *store); /* so that the file shows what was given back; false: not up to the end of the log, for somebody reads or copies it */
+enum log_copy {
+	LOG_COPY_WHOLE, /* up to its end: it starts over */
+	LOG_COPY_HELD, /* not up to its end, for somebody reads or copies it */
+	LOG_COPY_FAILED, /* no room for what it adds to the database, or the store is broken */
+};
+enum log_copy commit_copy_wal(struct store *store); /* also so that the file shows what was given back */
 void commit_run(void *store); /* the writer thread */
 void commit_run_wal(void *store); /* the thread that copies the WAL back while commits go on */
 void reader_run_thread(void *store);

@@ -63,6 +63,14 @@ static int has_number(struct connection *connection, const char *sql, uint64_t n
 	return has_row(connection, statement, has, error);
 }
 
+/* Of what a chunk takes at most: a 4th and a 16th of it where it found no room. */
+static size_t share(const struct store *store, size_t max)
+{
+	unsigned thrift = store->writer.retention.thrift, shift = thrift > 1 ? 2 * (thrift - 1) : 0;
+
+	return max >> shift > 0 ? max >> shift : 1;
+}
+
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
 static const char erase_sql[] = "UPDATE content SET encoding = 3, bytes = NULL WHERE id = ?1";
@@ -263,7 +271,7 @@ struct clearing_work {
 
 static bool is_full(struct store *store, const struct clearing_work *work)
 {
-	return work->rows >= RETENTION_ROWS_MAX || work->bytes >= RETENTION_BYTES_MAX || is_late(store, work->begin_us);
+	return work->rows >= share(store, RETENTION_ROWS_MAX) || work->bytes >= share(store, RETENTION_BYTES_MAX) || is_late(store, work->begin_us);
 }
 
 static int set_clearing(struct connection *connection, const char *sql, uint64_t run, uint64_t seq, struct error *error)
@@ -289,6 +297,7 @@ static int clear_stretch(struct store *store, struct clearing_work *work, uint64
 	while (*next < end && !is_full(store, work)) {
 		struct value_row rows[64];
 		size_t count = 0, seen = 0;
+		bool cut_short = false;
 		sqlite3_stmt *statement = statement_take(connection, values_sql, error);
 
 		if (statement == NULL)
@@ -304,15 +313,21 @@ static int clear_stretch(struct store *store, struct clearing_work *work, uint64
 			if ((!keeps_rows || row.encoding != CONTENT_ERASED) && column_number(statement, 4) == 0 && column_digest(statement, 1, &row.digest) && !is_evidence(&store->writer.retention, &row.digest))
 				rows[count++] = row;
 		}
-		for (size_t i = 0; i < count && error->code == ERR_NONE; i++) {
-			work->bytes += rows[i].size;
-			drop_value(store, keeps_rows ? erase_sql : drop_content_sql, &rows[i], error);
-		}
 		if (error->code != ERR_NONE)
 			return error->code;
+		for (size_t i = 0; i < count; i++) {
+			if (work->bytes >= share(store, RETENTION_BYTES_MAX)) {
+				cut_short = true; /* what was dropped is not met again: the next chunk goes on from here */
+				at = rows[i].id;
+				break;
+			}
+			work->bytes += rows[i].size;
+			if (drop_value(store, keeps_rows ? erase_sql : drop_content_sql, &rows[i], error) != 0)
+				return error->code;
+		}
 		work->rows += seen;
 		/* The entry of the last row is looked at again: it may have more values. */
-		*next = seen < COUNT_OF(rows) ? end : (at - 1) >> 8;
+		*next = seen < COUNT_OF(rows) && !cut_short ? end : (at - 1) >> 8;
 	}
 	return 0;
 }
@@ -475,8 +490,8 @@ static int step_runs(struct store *store, bool *more, struct error *error)
 		int64_t ended_ms = (int64_t)column_number(statement, 3);
 
 		/* What began later ended later: nothing behind it is due. Only of one that began when the clock was ahead that is not so. */
-		if (is_young(retention, (int64_t)column_number(statement, 2), before_ms) || json_count(work.runs) == RETENTION_RUNS_MAX) {
-			*more = json_count(work.runs) == RETENTION_RUNS_MAX;
+		if (is_young(retention, (int64_t)column_number(statement, 2), before_ms) || json_count(work.runs) == share(store, RETENTION_RUNS_MAX)) {
+			*more = json_count(work.runs) == share(store, RETENTION_RUNS_MAX);
 			statement_end(statement);
 			break;
 		}
@@ -746,7 +761,7 @@ static int prune_tiles(struct store *store, void *arg, struct entry *entry, stru
 	struct json *tiles = json_array(&work->arena);
 	uint64_t entries = 0, kept = 0;
 
-	for (unsigned looks = 0; looks < RETENTION_LOOKS_MAX && json_count(tiles) < RETENTION_TILES_MAX && !is_late(store, work->begin_us); looks++) {
+	for (unsigned looks = 0; looks < RETENTION_LOOKS_MAX && json_count(tiles) < share(store, RETENTION_TILES_MAX) && !is_late(store, work->begin_us); looks++) {
 		struct tile tile = {.number = retention->tile};
 		struct error why = {0};
 		struct digest root;
@@ -896,14 +911,30 @@ static int step_pages(struct store *store, bool *more, struct error *error)
 	if (free_pages <= spare)
 		return 0;
 	free_pages -= spare;
-	if (free_pages > RETENTION_PAGES_MAX)
-		free_pages = RETENTION_PAGES_MAX;
+	if (free_pages > (int64_t)share(store, RETENTION_PAGES_MAX))
+		free_pages = (int64_t)share(store, RETENTION_PAGES_MAX);
 	if (commit_chunk(store, give_pages, &free_pages, false, error) != 0 || commit_expect_shorter_file(store, error) != 0 ||
 	    connection_number(connection, page_count_sql, &left, error) != 0)
 		return error->code;
 	retention->done.pages += (uint64_t)(pages - left);
 	*more = left < pages; /* else the file was made without incremental_vacuum */
 	return 0;
+}
+
+/* --- what is deleted ------------------------------------------------------------------------------------------------- */
+
+/* As it is set when the journal is opened. Each page that becomes free is written once more for it. */
+static const char overwrite_sql[] = "PRAGMA secure_delete=ON";
+/* Only within pages that are written anyway. */
+static const char let_go_sql[] = "PRAGMA secure_delete=FAST";
+
+static void set_thrift(struct store *store, unsigned thrift)
+{
+	struct error ignored = {0}; /* then its chunks need more room, and are refused for it */
+
+	if ((thrift > 0) != (store->writer.retention.thrift > 0))
+		connection_exec(connection_of(store), thrift > 0 ? let_go_sql : overwrite_sql, &ignored);
+	store->writer.retention.thrift = thrift;
 }
 
 /* --- erasing one value -------------------------------------------------------------------------------------------- */
@@ -1025,10 +1056,11 @@ static int erase(struct store *store, struct store_purge *job, struct error *err
 	struct error ignored = {0};
 
 	arena_init(&work.arena);
-	/* The bytes are overwritten, not only let go. */
-	if (connection_exec(connection_of(store), "PRAGMA secure_delete=ON", error) == 0)
+	/* The bytes are overwritten, not only let go, on a full disk too. */
+	if (connection_exec(connection_of(store), overwrite_sql, error) == 0)
 		commit_chunk(store, erase_matches, &work, false, error);
-	connection_exec(connection_of(store), "PRAGMA secure_delete=OFF", &ignored);
+	if (store->writer.retention.thrift > 0)
+		connection_exec(connection_of(store), let_go_sql, &ignored);
 	arena_close(&work.arena);
 	if (error->code == ERR_NONE)
 		*error = work.refused;
@@ -1064,21 +1096,29 @@ static void take_back(struct retention *retention, const struct retention *befor
 }
 
 /* What takes away is what a full disk needs, and it needs little room itself: what the reserve gives, or else the write-ahead log from its
- * beginning. False: neither helped. */
+ * beginning, or else what a smaller chunk needs. A chunk that found no room leaves none: its pages stand behind the end of the log until others
+ * are written there. Then the log cannot be copied if it makes the database longer by one page. So from the first such chunk on the log is
+ * copied before the next one. False: nothing helped. */
 static bool make_room(struct store *store)
 {
 	struct retention *retention = &store->writer.retention;
 
 	if (atomic_load(&store->is_broken))
 		return false;
-	if (disk_make_room(store))
-		return true;
-	if (retention->log_copied)
+	if (retention->thrift == 0)
+		set_thrift(store, 1);
+	if (disk_make_room(store)) {
+		commit_copy_wal(store);
+	} else if (!retention->log_copied) {
+		retention->log_copied = true;
+		/* The thread of the log may be copying it just now; a reader goes on in its own time. */
+		for (unsigned tries = 1; commit_copy_wal(store) == LOG_COPY_HELD && !store->by_hand && tries < LOG_TRIES_MAX; tries++)
+			usleep(LOG_PAUSE_US);
+	} else if (retention->thrift < RETENTION_THRIFT_MAX) {
+		set_thrift(store, retention->thrift + 1);
+	} else {
 		return false;
-	retention->log_copied = true;
-	/* The thread of the log may be copying it just now; a reader goes on in its own time. */
-	for (unsigned tries = 1; !commit_copy_wal(store) && !store->by_hand && tries < LOG_TRIES_MAX && !atomic_load(&store->is_broken); tries++)
-		usleep(LOG_PAUSE_US);
+	}
 	return !atomic_load(&store->is_broken);
 }
 
@@ -1159,8 +1199,10 @@ static void begin_pass(struct store *store, enum retention_phase phase)
 	struct retention *retention = &store->writer.retention;
 
 	forget_clearing(retention);
+	set_thrift(store, 0);
 	memset(&retention->done, 0, sizeof(retention->done));
 	retention->phase = phase;
+	retention->log_copied = false;
 	retention->now_ms = believed_ms(store);
 	retention->run_seq = 0;
 	retention->held = 0;
@@ -1299,6 +1341,7 @@ static void end_pass(struct store *store, const struct error *error)
 	retention->ended_us = store->options.now_us();
 	retention->due_us = retention->ended_us + (uint64_t)every_ms(store) * 1000;
 	forget_clearing(retention);
+	set_thrift(store, 0);
 	if (retention->done.pages > 0 && error->code == ERR_NONE)
 		commit_copy_wal(store);
 	if (error->code != ERR_NONE && !retention->has_job) /* else who asked is told */
@@ -1351,6 +1394,8 @@ static void step(struct store *store)
 		return;
 	}
 	retention->log_copied = false;
+	if (retention->thrift > 0)
+		commit_copy_wal(store);
 	if (!more)
 		next_phase(store);
 }

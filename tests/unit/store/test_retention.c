@@ -1361,50 +1361,81 @@ START_TEST(an_older_file_learns_to_get_smaller)
 }
 END_TEST
 
-/* On a disk without a byte left retention takes what is over with the help of the reserve; what is under way has room then. */
-START_TEST(a_full_disk_gets_room)
+enum { NOISE_BYTES = 15000, NOISY_RUNS = 120 };
+
+static uint8_t noise[NOISE_BYTES];
+
+static void make_noise(unsigned seed)
 {
-	uint8_t *noise = memory_zero(15000);
-	struct store_purge due = {.kind = STORE_PURGE_DUE};
-	struct store_disk disk = {0};
-	struct fixture f;
-	unsigned runs = 0;
-	char path[300];
+	for (unsigned k = 0; k < NOISE_BYTES; k++)
+		noise[k] = (uint8_t)((k * 7919 + seed * 104729) >> 3);
+}
+
+/* A store on a disk of its own, with runs that have ended and one that has not. False: there is no such disk here; then tests/integration/disk.mjs alone
+ * shows what is asked. */
+static bool start_on_small_disk(struct fixture *f, const char *size, uint64_t reserve)
+{
+	fixture_init(f);
+	if (!fixture_mount_small_disk(f, size))
+		return false;
+	f->options.wall_ms = test_wall_ms;
+	f->options.wal_mib = 1;
+	f->options.reserve_bytes = reserve;
+	f->options.low_bytes = 256 << 10;
+	f->options.retention = (struct store_retention){.runs_ms = RUNS_MS, .entries_ms = ENTRIES_MS, .every_ms = 1LL << 40};
+	fixture_open(f);
+	create(f, "open", NULL);
+	for (unsigned i = 0; i < NOISY_RUNS; i++) {
+		make_noise(i);
+		create(f, text(f, "run-%u", i), NULL);
+		work(f, text(f, "run-%u", i), ENTRY_TASK_COMPLETED, (struct bytes){noise, NOISE_BYTES});
+		end(f, text(f, "run-%u", i));
+	}
+	return true;
+}
+
+/* The pages of some runs stay in the database: what comes next does not make it longer. */
+static void free_pages(struct fixture *f)
+{
+	static const char *const runs[] = {"run-0", "run-1", "run-2", "run-3"};
+	struct store_purge purge = {.kind = STORE_PURGE_RUNS, .runs = runs, .run_count = COUNT_OF(runs)};
+
+	ck_assert_msg(purge_and_wait(f, &purge) == 0, "%s", purge.error.message);
+}
+
+/* All but the reserve. */
+static void fill_disk(struct fixture *f, char path[300])
+{
 	FILE *ballast;
 
-	fixture_init(&f);
-	if (!fixture_mount_small_disk(&f, "8m")) /* then tests/integration/disk.mjs alone shows it */
-		goto out;
-	f.options.wall_ms = test_wall_ms;
-	f.options.wal_mib = 1;
-	f.options.reserve_bytes = 2 << 20;
-	f.options.low_bytes = 256 << 10;
-	f.options.retention = (struct store_retention){.runs_ms = RUNS_MS, .entries_ms = ENTRIES_MS, .every_ms = 1LL << 40};
-	fixture_open(&f);
-	create(&f, "open", NULL);
-	for (; runs < 120; runs++) {
-		for (unsigned k = 0; k < 15000; k++)
-			noise[k] = (uint8_t)((k * 7919 + runs * 104729) >> 3);
-		create(&f, text(&f, "run-%u", runs), NULL);
-		work(&f, text(&f, "run-%u", runs), ENTRY_TASK_COMPLETED, (struct bytes){noise, 15000});
-		end(&f, text(&f, "run-%u", runs));
-	}
-	fixture_reopen(&f); /* the log is in the database */
-	/* All but the reserve. */
-	snprintf(path, sizeof(path), "%s/ballast", f.folder);
+	snprintf(path, 300, "%s/ballast", f->folder);
 	ballast = fopen(path, "w");
 	ck_assert_ptr_nonnull(ballast);
 	setbuf(ballast, NULL);
 	while (fwrite(noise, 4096, 1, ballast) == 1)
 		;
 	fclose(ballast);
+}
+
+/* On a disk without a byte left retention takes what is over with the help of the reserve; what is under way has room then. */
+START_TEST(a_full_disk_gets_room)
+{
+	struct store_purge due = {.kind = STORE_PURGE_DUE};
+	struct store_disk disk = {0};
+	struct fixture f;
+	char path[300];
+
+	if (!start_on_small_disk(&f, "8m", 2 << 20))
+		goto out;
+	fixture_reopen(&f); /* the log is in the database */
+	fill_disk(&f, path);
 	clock_ms += RUNS_MS;
 	ck_assert_msg(purge_and_wait(&f, &due) == 0, "%s", due.error.message);
-	ck_assert_uint_ge(due.removed_runs, runs);
+	ck_assert_uint_ge(due.removed_runs, NOISY_RUNS);
 	ck_assert_uint_gt(due.given_pages, 300);
 	ck_assert_uint_eq(f.broken, 0);
 	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 1);
-	work(&f, "open", ENTRY_TASK_COMPLETED, (struct bytes){noise, 15000});
+	work(&f, "open", ENTRY_TASK_COMPLETED, (struct bytes){noise, NOISE_BYTES});
 	ck_assert_int_eq(unlink(path), 0);
 	store_disk(f.store, &disk);
 	for (unsigned i = 0; i < 500 && disk.state != STORE_DISK_OK; i++) {
@@ -1417,7 +1448,154 @@ START_TEST(a_full_disk_gets_room)
 	fixture_close(&f);
 	check_tables_equal(&f);
 out:
-	free(noise);
+	fixture_end(&f);
+}
+END_TEST
+
+struct random {
+	uint32_t seed;
+};
+
+static uint32_t pick(struct random *random, uint32_t below)
+{
+	random->seed = random->seed * 1664525u + 1013904223u;
+	return (random->seed >> 8) % below;
+}
+
+static _Atomic uint64_t stopped_us; /* 0: the clock goes on */
+
+static uint64_t test_now_us(void)
+{
+	uint64_t us = stopped_us;
+
+	return us != 0 ? us : fixture_now_us();
+}
+
+/* With little room a pass comes to its end all the same: whatever a chunk does not need is not written, the log is copied before a chunk could take the room for
+ * that, and less is taken at once. The figures are such that each of these alone would not do. */
+START_TEST(a_full_disk_has_little_room)
+{
+	static const struct {
+		uint64_t reserve;
+		size_t in_log; /* entries for which the database has to get longer, not copied yet; 0: it has room for what comes */
+		int64_t runs; /* left in the largest chunk */
+	} cases[] = {{1 << 20, 1, RETENTION_RUNS_MAX}, {96 << 10, 1, RETENTION_RUNS_MAX}, {64 << 10, 200, RETENTION_RUNS_MAX}, {40 << 10, 0, RETENTION_RUNS_MAX / 4}};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct store_purge due = {.kind = STORE_PURGE_DUE};
+		struct fixture f;
+		char path[300];
+
+		stopped_us = 0;
+		if (start_on_small_disk(&f, "16m", cases[i].reserve)) {
+			fixture_close(&f);
+			f.options.now_us = test_now_us;
+			fixture_open(&f);
+			if (cases[i].in_log == 0) {
+				free_pages(&f);
+				fixture_reopen(&f);
+			}
+			fill(&f, cases[i].in_log > 0 ? cases[i].in_log : 1);
+			fill_disk(&f, path);
+			clock_ms += RUNS_MS;
+			stopped_us = fixture_now_us(); /* chunks do not end for being late, however fast the machine is */
+			ck_assert_msg(purge_and_wait(&f, &due) == 0, "reserve=%llu: %s", (unsigned long long)cases[i].reserve, due.error.message);
+			ck_assert_uint_gt(due.given_pages, 300);
+			ck_assert_uint_eq(f.broken, 0);
+			ck_assert_int_eq(ask(&f, "SELECT max(json_array_length(json_extract(CAST(bytes AS TEXT), '$.data.runs'))) FROM entry WHERE CAST(bytes AS TEXT) LIKE '%runs.purged%'"), cases[i].runs);
+			ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 1);
+			ck_assert_int_eq(ask(&f, "SELECT count(*) FROM content WHERE size > 1000"), 0);
+			fixture_close(&f);
+			check_tables_equal(&f);
+		}
+		fixture_end(&f);
+	}
+}
+END_TEST
+
+/* A chunk that has its bytes stops there, among the values that were looked up together too; nothing is left out between two of them. */
+START_TEST(a_chunk_has_its_bytes)
+{
+	enum { VALUES = 20, VALUE_BYTES = 900 << 10, A_CHUNK = (RETENTION_BYTES_MAX + VALUE_BYTES - 1) / VALUE_BYTES };
+
+	for (int with_fact = 0; with_fact < 2; with_fact++) {
+		uint32_t *value = memory_alloc(VALUE_BYTES);
+		struct random random = {5};
+		bool purged = false;
+		struct store_purge due = {.kind = STORE_PURGE_DUE, .on_done = on_purged, .owner = &purged};
+		uint64_t dropped = 0;
+		struct fixture f;
+		struct error error;
+		unsigned full = 0;
+
+		stopped_us = 0;
+		start(&f);
+		create(&f, "run", NULL);
+		if (with_fact)
+			append_fact(&f, "run", "\"request\"");
+		for (unsigned i = 0; i < VALUES; i++) {
+			for (unsigned k = 0; k < VALUE_BYTES / sizeof(*value); k++)
+				value[k] = pick(&random, UINT32_MAX);
+			work(&f, "run", ENTRY_TASK_COMPLETED, (struct bytes){(uint8_t *)value, VALUE_BYTES});
+		}
+		end(&f, "run");
+		fixture_close(&f);
+		clock_ms += RUNS_MS;
+		stopped_us = fixture_now_us();
+		f.options.now_us = test_now_us;
+		ck_assert_msg(store_open_by_hand(&f.store, &f.options, &error) == 0, "%s", error.message);
+		ck_assert_int_eq(store_purge(f.store, &due), 0);
+		for (unsigned turns = 0; !purged; turns++) {
+			ck_assert_uint_lt(turns, 1000);
+			store_step_writer(f.store);
+			if (f.store->writer.retention.done.values > dropped) {
+				ck_assert_uint_le(f.store->writer.retention.done.values - dropped, A_CHUNK + 6); /* the small ones of the run with them */
+				full += f.store->writer.retention.done.values - dropped >= A_CHUNK;
+				dropped = f.store->writer.retention.done.values;
+			}
+			while (store_tell(f.store))
+				continue;
+		}
+		ck_assert_msg(due.error.code == ERR_NONE, "%s", due.error.message);
+		ck_assert_uint_ge(full, VALUES / A_CHUNK);
+		ck_assert_uint_ge(due.removed_values, VALUES);
+		store_close(f.store);
+		fixture_open(&f);
+		ck_assert_int_eq(ask(&f, "SELECT count(*) FROM content WHERE size > 1000 AND encoding != 3"), 0);
+		fixture_close(&f);
+		check_tables_equal(&f);
+		free(value);
+		fixture_end(&f);
+	}
+}
+END_TEST
+
+/* A pass that a reader of an old state leaves without room gives up; the one after the reader's end has it. */
+START_TEST(a_full_disk_gets_room_after_a_reader)
+{
+	struct fixture f;
+	char path[300];
+
+	stopped_us = 0;
+	if (start_on_small_disk(&f, "8m", 128 << 10)) {
+		struct store_purge due = {.kind = STORE_PURGE_DUE}, again = due;
+		sqlite3 *reader;
+
+		free_pages(&f);
+		fixture_reopen(&f);
+		fill(&f, 1);
+		ck_assert_int_eq(sqlite3_open(f.store->database_path, &reader), SQLITE_OK);
+		ck_assert_int_eq(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM run", NULL, NULL, NULL), SQLITE_OK);
+		fill_disk(&f, path);
+		clock_ms += RUNS_MS;
+		ck_assert_int_eq(purge_and_wait(&f, &due), ERR_FULL);
+		ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+		ck_assert_msg(purge_and_wait(&f, &again) == 0, "%s", again.error.message);
+		ck_assert_int_eq(ask(&f, "SELECT count(*) FROM run"), 1);
+		ck_assert_uint_eq(f.broken, 0);
+		fixture_close(&f);
+		check_tables_equal(&f);
+	}
 	fixture_end(&f);
 }
 END_TEST
@@ -1446,16 +1624,6 @@ START_TEST(passes_come_by_themselves)
 END_TEST
 
 /* --- crashes -------------------------------------------------------------------------------------------------------- */
-
-struct random {
-	uint32_t seed;
-};
-
-static uint32_t pick(struct random *random, uint32_t below)
-{
-	random->seed = random->seed * 1664525u + 1013904223u;
-	return (random->seed >> 8) % below;
-}
 
 /* Killed at any moment of its passes, a store that is opened again goes on with them: in the end the same is there as without a kill. */
 START_TEST(a_pass_that_was_killed_goes_on)
@@ -1606,7 +1774,8 @@ END_TEST
 
 TEST_MAIN("store-retention", a_run_leaves_when_its_time_is_over, more_runs_than_a_chunk_holds, a_long_run_and_values_that_runs_share,
 	  a_child_stays_while_its_parent_is_open, a_child_of_an_open_run_is_not_purged, a_clock_that_was_ahead_keeps_nothing,
-	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays, a_pruned_copy_is_restored,
+	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, a_full_disk_has_little_room, a_chunk_has_its_bytes, a_full_disk_gets_room_after_a_reader,
+	  facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays, a_pruned_copy_is_restored,
 	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, what_a_table_rests_on_stays, what_stands_for_pruned_entries_is_checked, a_damaged_tile_stays,
 	  nothing_is_cleared_that_a_damaged_fact_may_need, too_many_rows_hold_a_value, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere, a_run_that_is_retried_keeps_its_value, an_erased_value_goes_with_its_run, a_broken_store_answers,
 	  erased_bytes_are_overwritten, a_definition_is_not_erased, requests_are_limited_and_answered, the_file_gets_smaller, passes_come_by_themselves,
