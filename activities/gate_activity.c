@@ -39,8 +39,8 @@ static struct json *make_output(struct gate_work *own, const char *outcome)
 
 	json_set(arena, output, "phase", json_copy(arena, json_get(own->ask, "phase")));
 	json_set(arena, output, "index", json_copy(arena, json_get(own->ask, "index")));
-	if (own->inference.slot.solo_width > 0)
-		json_set_number(arena, output, "inFlight", own->inference.slot.solo_width);
+	if (own->inference.slot.solo_width > 0) /* what was, not what might have been: there may be fewer requests than the width */
+		json_set_number(arena, output, "inFlight", own->inference.slot.in_flight);
 	json_set_text(arena, output, "outcome", outcome);
 	json_set_text(arena, output, "runtime", own->inference.runtime->config.name);
 	json_set_boolean(arena, output, "schema", own->inference.schema != NULL);
@@ -178,9 +178,19 @@ static bool refuse_phases(const struct runtime *runtime, const struct json *plan
 	for (size_t i = 0; i < json_count(phases); i++)
 		if (strcmp(json_at(phases, i)->string.text, "reload") == 0 && runtime->supervisor == NULL)
 			return error_set(error, ERR_INVALID, "phase reload: the daemon does not launch runtime %s (launch), so it cannot load it anew", runtime->config.name) != 0;
-	if (width > runtime->queue.concurrency)
+	/* Before `auto` is known, as after a restart, it counts as one; the next request of the gate is held against what was told then. */
+	if (width > runtime->queue.concurrency && !(runtime->config.concurrency_auto && runtime->configuration == NULL))
 		return error_set(error, ERR_INVALID, "concurrent %.0f: runtime %s takes %u requests at once (concurrency)", width, runtime->config.name, runtime->queue.concurrency) != 0;
 	return false;
+}
+
+/* Only now: others may have had the runtime until it is this gate's turn, and the reload would end what they asked. The slot waits until the runtime is
+ * ready again, and the lane is kept for it. */
+static void reload_first(struct inference *inference)
+{
+	inference->on_slot = inference_send;
+	inference_wait_again(inference);
+	supervisor_reload(inference->runtime->supervisor, "a gate measures what a reload changes");
 }
 
 int gate_activity_start(struct activities *activities, struct activity *activity, struct error *error)
@@ -191,7 +201,6 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 	struct runtime *runtime = runtime_get(activities, name);
 	struct gate_work *own;
 	struct json *sampling;
-	bool reload = json_get_boolean(ask, "reload", false) && activity->attempt == 1;
 
 	if (name == NULL || phase == NULL)
 		return error_set(error, ERR_INVALID, "the gate's plan lacks `runtime`, or the ask its `phase`");
@@ -223,15 +232,12 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 	own->inference.schema = schema;
 	own->inference.schema_name = "answer";
 	own->inference.sampling = sampling;
-	own->inference.on_slot = inference_send;
+	own->inference.on_slot = json_get_boolean(ask, "reload", false) ? reload_first : inference_send;
 	own->inference.on_done = on_done;
 	own->inference.slot.solo = make_key(arena, activity, json_get(plan, "phases") != NULL);
 	if (strcmp(phase, "concurrent") == 0)
 		own->inference.slot.solo_width = (unsigned)json_get_number(plan, "concurrent", 1);
 	own->inference.slot.solo_last = json_get_boolean(ask, "last", false);
-	/* Then its slot waits until the runtime is ready again, and the lane is kept for it. */
-	if (reload)
-		supervisor_reload(runtime->supervisor, "a gate measures what a reload changes");
 	inference_start(&own->inference);
 	return 0;
 }

@@ -65,8 +65,6 @@ static struct json *compare(const struct inference *inference, const struct json
 {
 	const struct json *conditions = json_get(report, "conditions");
 	const char *sampling = json_get_text(report, "sampling"), *cache = json_get_text(conditions, "cachePath"), *instance = json_get_text(conditions, "instance");
-	bool alone = inference->slot.solo != NULL || (inference->runtime->queue.concurrency == 1 && slot_is_alone(&inference->slot));
-	unsigned concurrency = inference->runtime->queue.concurrency, in_flight = alone ? 1 : concurrency > 1 ? concurrency : 2; /* at most; 2: another runtime of its server */
 	struct digest digest = json_digest(inference->sampling_sent);
 	struct json *differs = json_array(arena);
 	char text[DIGEST_TEXT_LEN + 1];
@@ -75,7 +73,7 @@ static struct json *compare(const struct inference *inference, const struct json
 	add_if(arena, differs, sampling == NULL || strcmp(sampling, text) != 0, "sampling");
 	add_if(arena, differs, json_get_boolean(conditions, "schema", false) != (inference->schema != NULL), "schema");
 	/* A gate with several in flight has measured one alone as well. */
-	add_if(arena, differs, json_get_number(conditions, "requestsInFlight", 1) < in_flight, "requestsInFlight");
+	add_if(arena, differs, json_get_number(conditions, "requestsInFlight", 1) < slot_company_max(&inference->slot), "requestsInFlight");
 	/* The same configuration in another process is what the comparison is about; where nothing tells one from the other, neither do we. */
 	add_if(arena, differs, strcmp(instance != NULL ? instance : "", inference->instance.id) != 0, "instance");
 	add_if(arena, differs, cache == NULL || strcmp(cache, cache_path_of(inference)) != 0, "cachePath");

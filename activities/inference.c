@@ -1116,14 +1116,16 @@ static void on_configured(struct configuration_wait *wait)
 static void write_waited(struct inference *inference)
 {
 	struct arena *arena = &inference->work->activity->arena;
-	struct json *waited = NULL;
+	struct json *waited = json_get(work_record(inference->work), "waitedUs"); /* there if it waits again */
 
 	for (size_t i = 0; i < SLOT_WAIT_COUNT; i++) {
+		const char *name = slot_wait_name((enum slot_wait)i);
+
 		if (inference->slot.waited_us[i] < WAITED_TOLD_MIN_US)
 			continue;
 		if (waited == NULL)
 			waited = json_object(arena);
-		json_set_number(arena, waited, slot_wait_name((enum slot_wait)i), (double)inference->slot.waited_us[i]);
+		json_set_number(arena, waited, name, json_get_number(waited, name, 0) + (double)inference->slot.waited_us[i]);
 	}
 	if (waited != NULL)
 		json_set(arena, work_record(inference->work), "waitedUs", waited);
@@ -1157,8 +1159,8 @@ static void on_lost(struct slot *slot, enum failure_class failure, const char *d
 		if (work->queued)
 			work->activities->queued--;
 		work->queued = false;
-		result->queued_us = now_us(work->activities) - work->clock.since_us;
 		stage_enter(work, &result->stages.dispatch);
+		result->queued_us = (uint64_t)result->stages.queue;
 		break;
 	case INFERENCE_CONFIGURING:
 		runtime_give_up(&inference->wait);
@@ -1220,6 +1222,17 @@ void inference_require(struct inference *inference, const struct json *required)
 	inference->slot.solo_last = true;
 }
 
+static void queue(struct inference *inference)
+{
+	struct work *work = inference->work;
+
+	inference->state = INFERENCE_QUEUED;
+	work->queued = true;
+	work->activities->queued++;
+	stage_enter(work, &work->activity->result.stages.queue);
+	runtime_queue(inference->runtime, &inference->slot);
+}
+
 void inference_start(struct inference *inference)
 {
 	struct work *work = inference->work;
@@ -1233,16 +1246,20 @@ void inference_start(struct inference *inference)
 	list_init(&inference->recheck.link);
 	list_init(&inference->slot.link);
 	list_init(&inference->wait.link);
-	inference->state = INFERENCE_QUEUED;
 	inference->slot.on_slot = on_slot;
 	inference->slot.on_lost = on_lost;
 	inference->slot.priority = inference->runtime->config.priority;
 	inference_priority(inference->priority, &inference->slot.priority, NULL);
 	inference->slot.tokens = max_tokens > 0 ? (int64_t)max_tokens : 0;
-	work->queued = true;
-	work->activities->queued++;
-	stage_enter(work, &work->activity->result.stages.queue);
-	runtime_queue(inference->runtime, &inference->slot);
+	queue(inference);
+}
+
+void inference_wait_again(struct inference *inference)
+{
+	CHECK(inference->state == INFERENCE_PREPARING);
+	inference->slot.tokens_used = 0;
+	runtime_leave(inference->runtime, &inference->slot);
+	queue(inference);
 }
 
 void inference_send(struct inference *inference)
@@ -1276,7 +1293,7 @@ void inference_cancel(struct inference *inference)
 		work->activities->queued--;
 	work->queued = false;
 	if (inference->state == INFERENCE_QUEUED)
-		result->queued_us = now_us(work->activities) - work->clock.since_us;
+		result->queued_us = (uint64_t)result->stages.queue + now_us(work->activities) - work->clock.since_us;
 	if (inference->state == INFERENCE_CONFIGURING || inference->state == INFERENCE_CONFIRMING)
 		runtime_give_up(&inference->wait);
 	stop_counting(inference);

@@ -111,6 +111,8 @@ void inference_start(struct inference *inference);
 void inference_send(struct inference *inference); /* from on_slot on */
 void inference_end(struct inference *inference, enum failure_class failure, const char *format, ...)
 	__attribute__((format(printf, 3, 4))); /* from on_slot on, instead of sending: gives the slot back, on_done is not called */
+/* From on_slot, instead of sending: gives the slot back and waits for the next one, at which on_slot is called again. Nobody else gets the solo lane meanwhile. */
+void inference_wait_again(struct inference *inference);
 void inference_cancel(struct inference *inference); /* Closes the connection at once; on_done does not fire. */
 void inference_close(struct inference *inference); /* Frees what it holds. */
 

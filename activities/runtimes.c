@@ -134,6 +134,7 @@ static void refuse_waiting(struct runtime *runtime)
 		slot_queue_leave(&runtime->queue, slot, now_us(runtime->activities));
 		slot->on_lost(slot, runtime->refusal, runtime->refusal_detail);
 	}
+	give_slots(runtime->server); /* the lane may have been kept for one of them */
 }
 
 void runtime_admit(struct runtime *runtime, enum runtime_admission admission, enum failure_class failure, const char *detail)

@@ -199,12 +199,15 @@ static struct slot *give(struct slot *slot, uint64_t now_us)
 
 	take_out(slot);
 	list_add_last(&queue->holding, &slot->link);
+	slot->mixed = server->in_flight > queue->in_flight;
 	queue->in_flight++;
 	server->in_flight++;
+	queue->given++;
+	server->given++;
 	slot->held = true;
-	slot->overlaps = server->overlaps;
-	if (server->in_flight > 1)
-		server->overlaps++;
+	slot->in_flight = server->in_flight;
+	slot->concurrency = queue->concurrency;
+	slot->given_to_others = server->given - queue->given;
 	rate_take(&queue->requests, 1, now_us);
 	rate_take(&queue->tokens, slot->tokens, now_us);
 	count_wait(queue, now_us);
@@ -398,6 +401,11 @@ void slot_queue_add(struct slot_queue *queue, struct slot *slot, uint64_t now_us
 	queue->waiting_count++;
 }
 
+static bool is_mixed(const struct slot *slot)
+{
+	return slot->mixed || (slot->held && slot->queue->server->given - slot->queue->given != slot->given_to_others);
+}
+
 void slot_queue_leave(struct slot_queue *queue, struct slot *slot, uint64_t now_us)
 {
 	struct slot_server *server = queue->server;
@@ -409,7 +417,7 @@ void slot_queue_leave(struct slot_queue *queue, struct slot *slot, uint64_t now_
 	if (!slot->held)
 		return;
 	now_us = tick(server, now_us);
-	slot->overlapped = !slot_is_alone(slot);
+	slot->mixed = is_mixed(slot);
 	slot->held = false;
 	list_remove(&slot->link);
 	queue->in_flight--;
@@ -436,9 +444,22 @@ void slot_queue_hold(struct slot_queue *queue, int64_t for_us, uint64_t now_us)
 		queue->held_until_us = until_us;
 }
 
-bool slot_is_alone(const struct slot *slot)
+unsigned slot_company_max(const struct slot *slot)
 {
-	return slot->held ? slot->overlaps == slot->queue->server->overlaps : !slot->overlapped;
+	const struct slot_queue *own = slot->queue;
+	/* It may have changed: more at the begin are in flight still, more at the end came in between. */
+	unsigned width = slot->concurrency > own->concurrency ? slot->concurrency : own->concurrency;
+
+	if (slot->solo != NULL)
+		return slot->solo_width > 1 ? width : 1;
+	if (!is_mixed(slot))
+		return width;
+	LIST_EACH(link, &own->server->queues) {
+		const struct slot_queue *queue = CONTAINER_OF(link, struct slot_queue, link);
+
+		width += queue != own ? queue->concurrency : 0;
+	}
+	return width;
 }
 
 void slot_server_end_solo(struct slot_server *server)

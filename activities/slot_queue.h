@@ -69,8 +69,10 @@ struct slot {
 	uint64_t since_us;
 	unsigned passed; /* by others for models that are loaded */
 	uint64_t passed_since_us;
-	uint64_t overlaps; /* the server's, when it was given the slot */
-	bool overlapped; /* once it has left: others were in flight beside it */
+	uint64_t given_to_others; /* by the server to other queues, when it was given the slot */
+	bool mixed; /* requests of other queues were in flight beside it: then, or once it has left */
+	unsigned in_flight; /* at its server when it was given the slot, itself among them */
+	unsigned concurrency; /* of its queue, at that moment */
 	uint64_t waited_us[SLOT_WAIT_COUNT]; /* once it is held: how long for what; before that the queue's sums when it came */
 };
 
@@ -92,6 +94,7 @@ struct slot_queue {
 	unsigned levels; /* bit p: waiting[p] holds something */
 	size_t waiting_count;
 	unsigned in_flight;
+	uint64_t given; /* slots, so far */
 	enum slot_wait reason; /* why the first one waits, so all of them */
 	uint64_t reason_since_us, reason_until_us; /* until: SLOT_NEVER when that is not known */
 	uint64_t waited_us[SLOT_WAIT_COUNT];
@@ -102,7 +105,7 @@ struct slot_server {
 	struct list solos; /* waiting slots of the solo lane */
 	unsigned in_flight;
 	uint64_t numbers;
-	uint64_t overlaps; /* how often a slot was given while others were in flight */
+	uint64_t given; /* slots, so far */
 	char solo[SOLO_KEY_LEN_MAX]; /* the lane is kept for this key, who holds a slot has it; "": for nobody */
 	bool solo_over; /* its last one was there */
 	uint64_t solo_until_us;
@@ -125,6 +128,8 @@ struct slot *slot_server_next(struct slot_server *server, uint64_t now_us, uint6
 void slot_queue_leave(struct slot_queue *queue, struct slot *slot, uint64_t now_us); /* gives it back, or leaves the queue; else nothing */
 void slot_queue_hold(struct slot_queue *queue, int64_t for_us, uint64_t now_us); /* nobody goes for so long */
 void slot_server_end_solo(struct slot_server *server); /* nobody keeps the lane any more */
-bool slot_is_alone(const struct slot *slot); /* held, or left: has nothing else been in flight at its server meanwhile, so far? */
+/* Held, or left: how many may have been in flight at its server at once meanwhile, so far? Of a queue that takes one at a time, and of the solo lane
+ * without a width, 1 is a fact; else what the queue takes at once, and where other queues of the server came in between, what all of them take. */
+unsigned slot_company_max(const struct slot *slot);
 /* Milliseconds that the one waits which came first; 0: none waits. */
 double slot_queue_oldest_ms(const struct slot_queue *queue, uint64_t now_us);

@@ -239,7 +239,9 @@ await test('a gate with several in flight counts for work that has several in fl
 	};
 	own.cli('gate', 'r', '-n', '2', '--seeds', '0', '--concurrent', '2');
 	equal((await first('two')).differs, ['requestsInFlight'], 'two are not three');
-	own.cli('gate', 'r', '-n', '2', '--seeds', '0', '--concurrent', '3');
+	equal(own.cli('gate', 'r', '-n', '2', '--seeds', '0', '--concurrent', '3', '-o', 'json').json().conditions.requestsInFlight, 2, 'two that are asked are two, whatever might be');
+	equal((await first('two-again')).differs, ['requestsInFlight'], 'so nothing was measured of three');
+	own.cli('gate', 'r', '-n', '3', '--seeds', '0', '--concurrent', '3');
 	equal((await first('three')).applies, 'exact', 'three are three');
 	equal((await first('alone', { requireClass: 'byte-stable' })).applies, 'exact', 'and one is one of them');
 	await sim.script({ answer: { mode: 'schedule', schedule: [0, 0, 0, 1, 1], answers: [{ text: '{"facts":[]}' }, { text: '{"facts": []}' }] } });
@@ -249,16 +251,87 @@ await test('a gate with several in flight counts for work that has several in fl
 	await own.stop();
 });
 
+await test('other runtimes of the same server count as company; where they were idle they do not', async () => {
+	const own = new Daemon('gate-company', { runtimes: { a: runtimeOf({ concurrency: 2 }), b: runtimeOf({ concurrency: 4 }) } });
+	await own.start();
+	const submit = (id, runtime, sections) => own.post('/v1/runs', { id, definition: extractionOf(runtime), input: { document: documentOf(sections) } }, 201);
+	const described = async id => Promise.all((await own.ended(id)).facts.map(async fact => (await own.get(`/v1/facts/${fact}`)).reproducibility));
+	await sim.script({});
+	equal(own.cli('gate', 'a', '-n', '2', '--seeds', '0', '--concurrent', '2').code, 0, 'gate');
+	await submit('alone', 'a', 3);
+	equal((await described('alone')).map(reproducibility => reproducibility.applies), Array(6).fill('exact'), 'nobody else asks the server');
+	await sim.script({ cadence: { firstByteMs: 200 } });
+	await submit('others', 'b', 40);
+	await until('they are in flight', async () => (await sim.state()).inFlight === 4, 10_000, 5);
+	await submit('beside', 'a', 3);
+	equal((await described('beside')).map(reproducibility => reproducibility.differs), Array(6).fill(['requestsInFlight']), 'six in flight are not two');
+	await own.post('/v1/runs/others/cancel', {}, [200, 202]);
+	await own.stop();
+});
+
+await test('concurrency: auto is not known yet after a restart: a gate in phases that was killed goes on all the same', async () => {
+	const llama = await startSimulator('--kind', 'llamacpp');
+	const script = { options: { slots: 4 }, answer: { mode: 'fixed', answers: [{ text: '{"a":1}' }] }, cadence: { firstByteMs: 30 } };
+	await llama.script(script);
+	const own = await new Daemon('gate-auto', { runtimes: { r: runtimeOf({ kind: 'llamacpp', url: llama.url, concurrency: 'auto' }) } }).start();
+	await until('it was asked', async () => (await own.get('/v1/runtimes/r')).concurrency === 4);
+	await own.post('/v1/gates', { runtime: 'r', requests: 12, seeds: 0, phases: ['concurrent'], id: 'killed' }, 201);
+	await until('it is under way', async () => (await own.events('killed')).filter(entry => entry.kind === 'attempt.succeeded').length >= 5, 20_000, 5);
+	await own.kill();
+	await own.start();
+	const run = await own.ended('killed', 30_000);
+	equal([run.status, run.error, run.output?.class, run.output?.answered, run.output?.conditions.requestsInFlight], ['completed', null, 'byte-stable', 12, 4], 'report');
+	match(own.cli('gate', 'r', '--concurrent', '5').stderr, /concurrent 5: runtime r takes 4 requests at once \(concurrency\)/, 'once it is known it counts');
+	await own.stop();
+	await llama.stop();
+});
+
+const freePort = () => new Promise(done => { const server = net.createServer().listen(0, '127.0.0.1', () => { const { port } = server.address(); server.close(() => done(port)); }); });
+const isReady = (own, name = 'r') => until('it is ready', async () => { const { launch } = await own.get(`/v1/runtimes/${name}`); return launch.state === 'ready' && launch.instance; }, 30_000);
+
+await test('a gate that loads its runtime anew has its turn first: what others have asked meanwhile is answered', async () => {
+	const port = await freePort();
+	const own = await new Daemon('gate-turn', { runtimes: { r: runtimeOf({ url: `http://127.0.0.1:${port}`, concurrency: 4, retry: { attempts: 1 }, launch: { argv: [programs.sim, '--port', String(port), '--delay', '200'] } }) } }).start();
+	const before = await isReady(own);
+	await own.post('/v1/gates', { runtime: 'r', requests: 2, seeds: 0, phases: ['reload'], id: 'gate' }, 201);
+	await until('the first was answered', async () => (await own.events('gate')).some(entry => entry.kind === 'attempt.succeeded'), 20_000, 5);
+	await own.post('/v1/runs/gate/pause', {}, [200, 202]);
+	await own.post('/v1/runs', { id: 'others', definition: extractionOf('r', { onFailure: 'fault' }), input: { document: documentOf(60) } }, 201);
+	await until('they are in flight', async () => (await own.get('/v1/runtimes/r')).inFlight === 4, 20_000, 5);
+	await own.post('/v1/runs/gate/resume', {}, [200, 202]);
+	const { output } = await own.ended('gate', 30_000);
+	equal([output.class, output.phases.before.answered], ['byte-stable', 2], 'gate');
+	check(output.conditions.instance !== before && output.conditions.instance === (await own.get('/v1/runtimes/r')).launch.instance, 'it was loaded anew');
+	equal((await own.ended('others', 30_000)).facts.length, 120, 'each of the others');
+	equal((await own.events('others')).filter(entry => entry.kind === 'attempt.failed'), [], 'in one attempt');
+	await own.stop();
+});
+
+await test('a gate whose runtime does not start again leaves the server to the other runtimes of its url', async () => {
+	const port = await freePort(), url = `http://127.0.0.1:${port}`;
+	const mark = join(daemon.folder, 'started'), program = join(daemon.folder, 'once');
+	writeFileSync(program, `#!/bin/sh\nif [ -e ${mark} ]; then sleep 1; echo "CUDA error: no kernel image is available" >&2; exit 1; fi\n: > ${mark}\nexec ${programs.sim} --port ${port}\n`, { mode: 0o755 });
+	const own = await new Daemon('gate-refused', { runtimes: { a: runtimeOf({ url, launch: { argv: [program], inherit: ['PATH'], restart: { attempts: 0 } } }), b: runtimeOf({ url, retry: { attempts: 1 } }) } }).start();
+	await isReady(own, 'a');
+	await own.post('/v1/gates', { runtime: 'a', requests: 2, seeds: 0, phases: ['reload'], id: 'gate' }, 201);
+	await until('it is loaded anew', async () => (await own.get('/v1/runtimes/a')).launch.state === 'starting' && (await own.get('/v1/runtimes/a')).waiting === 1, 20_000, 5);
+	await own.post('/v1/runs', { id: 'other', definition: extractionOf('b', { onFailure: 'fault' }), input: { document: documentOf(1) } }, 201);
+	await until('it waits for the gate', async () => (await own.get('/v1/runtimes/b')).waitsFor === 'solo', 5000, 5);
+	equal((await own.ended('gate', 30_000)).output.class, 'refused', 'gate');
+	match((await own.ended('other', 10_000)).error.detail, /runtime b (does not answer|cannot be reached)/, 'what the other one hears');
+	await own.stop();
+});
+
 await test('reload: the same before and after, of a runtime that the daemon launches; cold is the first one after it', async () => {
 	const own = new Daemon('gate-reload', { runtimes: { r: runtimeOf({ url: 'http://127.0.0.1:1' }) } });
 	await own.start();
 	match(own.cli('gate', 'r', '--phases', 'reload').stderr, /phase reload: the daemon does not launch runtime r \(launch\), so it cannot load it anew/, 'not of another');
 	match(own.cli('gate', 'r', '--concurrent', '2').stderr, /concurrent 2: runtime r takes 1 requests at once \(concurrency\)/, 'nor more at once than it takes');
 	await own.stop();
-	const port = await new Promise(done => { const server = net.createServer().listen(0, '127.0.0.1', () => { const { port } = server.address(); server.close(() => done(port)); }); });
+	const port = await freePort();
 	const launched = new Daemon('gate-launched', { runtimes: { r: runtimeOf({ url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--port', String(port)] } }) } });
 	await launched.start();
-	const before = await until('it is ready', async () => { const { launch } = await launched.get('/v1/runtimes/r'); return launch.state === 'ready' && launch.instance; }, 30_000);
+	const before = await isReady(launched);
 	const report = launched.cli('gate', 'r', '-n', '3', '--seeds', '0', '--phases', 'reload', '-o', 'json').json(), after = (await launched.get('/v1/runtimes/r')).launch.instance;
 	equal([report.class, report.requests, report.phases.before, report.verdicts], ['byte-stable', 3, { answered: 3, asked: 3, distinct: 1 }, ['reproducible']], 'report');
 	check(after !== before && report.conditions.instance === after, () => `measured of the new one: ${report.conditions.instance}, before ${before}, after ${after}`);

@@ -633,7 +633,7 @@ const struct json *gate_report(struct arena *arena, const struct json *asks, int
 		const struct json *ask = json_at(asks, i);
 		simulated |= json_get_boolean(ask, "simulated", false);
 		schema |= is_identical(ask) && json_get_boolean(ask, "schema", false);
-		if (is_phase(ask, "concurrent") && is_answered(ask))
+		if (is_phase(ask, "concurrent") && is_answered(ask) && json_get_number(ask, "inFlight", 1) > together)
 			together = (unsigned)json_get_number(ask, "inFlight", 1);
 		if (!is_identical(ask))
 			continue;

@@ -79,22 +79,39 @@ START_TEST(in_the_order_of_arrival)
 }
 END_TEST
 
-/* Whether others were in flight beside one is known of each, while it is and afterwards. */
+/* How many may have been in flight beside one is known of each, while it is and afterwards: what its queue takes, also where that changed, and
+ * what all queues of the server take where another one came in between or was there before. */
 START_TEST(company_is_known)
 {
 	begin();
 	struct slot *alone = ask(&a);
 	ck_assert_ptr_eq(next(), alone);
-	ck_assert(slot_is_alone(alone));
+	ck_assert_uint_eq(slot_company_max(alone), 1);
 	leave(alone);
+	b.concurrency = 3;
 	struct slot *one = ask(&a), *other = ask(&b);
 	ck_assert_ptr_eq(next(), one);
-	ck_assert(slot_is_alone(one));
+	ck_assert_uint_eq(one->in_flight, 1);
+	ck_assert_uint_eq(slot_company_max(one), 1);
 	ck_assert_ptr_eq(next(), other);
-	ck_assert(slot_is_alone(alone) && !slot_is_alone(one) && !slot_is_alone(other));
+	ck_assert_uint_eq(other->in_flight, 2);
+	ck_assert_uint_eq(slot_company_max(alone), 1);
+	ck_assert_uint_eq(slot_company_max(one), 4);
 	leave(one);
+	struct slot *later = ask(&b);
+	ck_assert_ptr_eq(next(), later);
+	ck_assert_uint_eq(slot_company_max(later), 3); /* its own queue's alone */
+	ck_assert_uint_eq(slot_company_max(other), 4);
 	leave(other);
-	ck_assert(!slot_is_alone(one) && !slot_is_alone(other));
+	b.concurrency = 2;
+	ck_assert_uint_eq(slot_company_max(later), 3); /* so many were let in with it */
+	b.concurrency = 5;
+	ck_assert_uint_eq(slot_company_max(later), 5);
+	leave(later);
+	ck_assert_uint_eq(slot_company_max(one), 6);
+	struct slot *lane = ask_as(&b, PRIORITY_USUAL, "s", true);
+	ck_assert_ptr_eq(next(), lane);
+	ck_assert_uint_eq(slot_company_max(lane), 1);
 	end();
 }
 END_TEST

@@ -197,7 +197,7 @@ static const struct json *asks_of(const char *letters)
 		json_set_boolean(&arena, ask, "seeded", true);
 		json_set_text(&arena, ask, "instance", instance);
 		json_set_boolean(&arena, ask, "schema", strcmp(phase, "withoutSchema") != 0);
-		json_set_number(&arena, ask, "inFlight", strcmp(phase, "concurrent") == 0 ? 4 : 1);
+		json_set_number(&arena, ask, "inFlight", strcmp(phase, "concurrent") != 0 ? 1 : at[1] ? 4 : 2); /* the last ones have fewer beside them */
 		json_set_number(&arena, ask, "cachedTokens", *at == 'c' ? 3 : 0);
 		json_add(&arena, asks, ask);
 	}
