@@ -297,11 +297,14 @@ static void fail(struct inference *inference, enum failure_class failure, const 
 static void leave_wire(struct inference *inference)
 {
 	const struct answer *answer = &inference->answer;
+	bool was_sent = inference->phase_kind > PHASE_CONNECT;
 
 	stop_deadlines(inference);
 	keep_bodies(inference);
 	if (answer->completion_tokens >= 0)
 		inference->slot.tokens_used = (int64_t)(answer->completion_tokens + (answer->prompt_tokens > 0 ? answer->prompt_tokens : 0));
+	else if (!was_sent || inference->work->activity->result.status >= 400)
+		inference->slot.tokens_used = 0; /* no model was at work: a runtime that is gone, or refuses, is not to use up the limit */
 	runtime_leave(inference->runtime, &inference->slot);
 }
 
@@ -1082,7 +1085,7 @@ static void on_configured(struct configuration_wait *wait)
 	const char *why;
 
 	if (wait->configuration == NULL) {
-		runtime_leave(inference->runtime, &inference->slot);
+		leave_wire(inference);
 		fail(inference, wait->failure, "%s", wait->detail);
 		return;
 	}
@@ -1091,7 +1094,7 @@ static void on_configured(struct configuration_wait *wait)
 	wait->configuration = NULL;
 	why = gates_refuse(inference, inference->sent_under, false, &inference->work->activity->arena);
 	if (why != NULL) {
-		runtime_leave(inference->runtime, &inference->slot);
+		leave_wire(inference);
 		fail(inference, FAILURE_CONFIGURATION, "%s", why);
 		return;
 	}
@@ -1257,8 +1260,7 @@ void inference_start(struct inference *inference)
 void inference_wait_again(struct inference *inference)
 {
 	CHECK(inference->state == INFERENCE_PREPARING);
-	inference->slot.tokens_used = 0;
-	runtime_leave(inference->runtime, &inference->slot);
+	leave_wire(inference);
 	queue(inference);
 }
 
@@ -1281,7 +1283,7 @@ void inference_end(struct inference *inference, enum failure_class failure, cons
 	va_start(args, format);
 	detail_print(inference->detail, format, args);
 	va_end(args);
-	runtime_leave(inference->runtime, &inference->slot);
+	leave_wire(inference);
 }
 
 void inference_cancel(struct inference *inference)

@@ -144,4 +144,19 @@ await test('a runtime that answers 429 with Retry-After is left alone by all tha
 	await sim.stop();
 });
 
+await test('an attempt that no model has answered uses up none of the tokens per time: one that was refused, one that reached nobody', async () => {
+	const sim = await startSimulator();
+	const limited = { sampling: { maxTokens: 500 }, rate: { tokens: 1000, per: '24h' } };
+	const daemon = await new Daemon('tokens-unused', { runtimes: { r: runtimeOf(sim.url, limited), gone: runtimeOf('http://127.0.0.1:1', limited) } }).start();
+	await until('it was asked', async () => (await show(daemon)).configuration !== undefined);
+	await sim.script({ faults: [1, 2].map(on => ({ on, kind: 'status', status: 429 })) });
+	await submit(daemon, 'refused', inference('r'));
+	await completed(daemon, ['refused']);
+	for (const id of ['gone', 'gone-again'])
+		await submit(daemon, id, inference('gone'));
+	equal((await Promise.all(['gone', 'gone-again'].map(id => daemon.ended(id)))).map(run => run.error.title), Array(2).fill('Attempt 3 failed: unreachable'), 'three attempts each');
+	await daemon.stop();
+	await sim.stop();
+});
+
 await finish();
