@@ -305,6 +305,12 @@ static bool is_short_list(const struct json *json, size_t most)
 	return json->type == JSON_ARRAY && json_count(json) <= most;
 }
 
+/* An empty list, which draft 7 may have, says nothing. */
+static bool is_alternatives(const struct json *list)
+{
+	return is_short_list(list, WATCH_FOLLOWED_MAX) && json_count(list) > 0;
+}
+
 static bool has_type(const struct json *choices, enum json_type type)
 {
 	for (size_t i = 0; i < json_count(choices); i++)
@@ -355,7 +361,7 @@ static bool could_be(struct stream_watch *watch, const struct json *node, enum j
 			break;
 		case KEYWORD_ANY_OF:
 		case KEYWORD_ONE_OF:
-			found = !is_short_list(value, WATCH_FOLLOWED_MAX);
+			found = !is_alternatives(value);
 			for (size_t k = 0; k < json_count(value) && !found; k++)
 				found = could_be(watch, json_at(value, k), type, references + 1);
 			if (!found)
@@ -376,7 +382,7 @@ static void follow_alternatives(struct stream_watch *watch, const struct json *l
 	const struct json *only = NULL;
 	size_t count = 0;
 
-	if (!is_short_list(list, WATCH_FOLLOWED_MAX))
+	if (!is_alternatives(list))
 		return;
 	for (size_t i = 0; i < json_count(list) && count < 2; i++)
 		if (could_be(watch, json_at(list, i), type, references + 1)) {

@@ -137,6 +137,7 @@ START_TEST(schema_is_followed)
 		{"{\"not\":{\"type\":\"number\"},\"if\":true,\"then\":false,\"uniqueItems\":true,\"pattern\":\"a\",\"contains\":false}", "[1,1]", -1, ""},
 		{"{\"$schema\":\"https://json-schema.org/draft/2020-12/meta/core\",\"type\":\"string\"}", "1 ", -1, ""},
 		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"items\":[{\"type\":\"null\"}],\"type\":\"array\"}", "[1]", -1, ""},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"anyOf\":[],\"oneOf\":[{\"oneOf\":[]}]}", "1 ", -1, ""},
 		{"{\"required\":[1],\"properties\":[],\"enum\":{},\"anyOf\":3,\"allOf\":{\"a\":1},\"type\":9,\"maxLength\":\"x\"}", "{\"a\":\"b\"}", -1, ""}, /* is no schema */
 	};
 
