@@ -8,7 +8,7 @@
 static bool add(struct arena *arena, struct json *kernels, const char *name, struct bytes text)
 {
 	const struct json *old = json_get(kernels, name);
-	struct json *list = json_array(arena), *item;
+	struct json *list, *item;
 	bool placed = false;
 	const char *copy;
 
@@ -21,16 +21,18 @@ static bool add(struct arena *arena, struct json *kernels, const char *name, str
 			return false;
 	if (text.len == 0 || json_count(old) == KERNELS_TEXTS_MAX)
 		return false;
+	for (size_t i = 0; i < json_count(old); i++)
+		if (bytes_equal_text(text, json_at(old, i)->string.text))
+			return false;
 	copy = arena_text_len(arena, (const char *)text.data, text.len);
 	item = json_text(arena, copy);
+	list = json_array(arena);
 	for (size_t i = 0; i < json_count(old); i++) {
-		int order = strcmp(json_at(old, i)->string.text, copy);
+		bool behind = strcmp(json_at(old, i)->string.text, copy) > 0;
 
-		if (order == 0)
-			return false;
-		if (order > 0 && !placed)
+		if (behind && !placed)
 			json_add(arena, list, item);
-		placed |= order > 0;
+		placed |= behind;
 		json_add(arena, list, json_at(old, i));
 	}
 	if (!placed)
@@ -47,9 +49,8 @@ static const char *find(const char *line, const char *what)
 	return at != NULL ? at + strlen(what) : NULL;
 }
 
-bool kernels_read_line(struct arena *arena, struct bytes line, struct json *kernels)
+static bool read_text(struct arena *arena, struct arena *scratch, const char *text, struct json *kernels)
 {
-	char *text = arena_text_len(arena, (const char *)line.data, line.len);
 	const char *at, *end;
 
 	/* llama.cpp: what the library was built with and found. */
@@ -63,5 +64,16 @@ bool kernels_read_line(struct arena *arena, struct bytes line, struct json *kern
 	if ((end = strstr(at, " MoE backend")) == NULL || *at != '\'' || (at = strchr(at + 1, '\'')) == NULL || at > end)
 		return false;
 	const char *name = find(text, "Using '");
-	return add(arena, kernels, "moe", bytes_text(arena_printf(arena, "%.*s%.*s", (int)(at - name), name, (int)(end - at - 1), at + 1)));
+	return add(arena, kernels, "moe", bytes_text(arena_printf(scratch, "%.*s%.*s", (int)(at - name), name, (int)(end - at - 1), at + 1)));
+}
+
+bool kernels_read_line(struct arena *arena, struct bytes line, struct json *kernels)
+{
+	struct arena scratch;
+	bool told;
+
+	arena_init(&scratch);
+	told = read_text(arena, &scratch, arena_text_len(&scratch, (const char *)line.data, line.len), kernels);
+	arena_close(&scratch);
+	return told;
 }

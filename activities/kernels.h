@@ -5,10 +5,11 @@
 #include "workflow/base/json.h"
 
 enum {
+	KERNELS_NAMES = 3,
 	KERNELS_TEXTS_MAX = 4, /* of one name: layers of several kinds choose for themselves */
 	KERNELS_TEXT_LEN_MAX = 200, /* bytes of each; the rest of a longer one is left out */
 };
 
 /* What a line of the log tells is added: {"attention": ["FLASH_ATTN"], "moe": ["MARLIN NvFp4"], "systemInfo": ["…"]}, sorted, each once, so that the order in which the
- * processes of a runtime tell it makes no difference. False: nothing. */
+ * processes of a runtime tell it makes no difference. False: nothing, and the arena holds no more than before. */
 bool kernels_read_line(struct arena *arena, struct bytes line, struct json *kernels);

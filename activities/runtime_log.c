@@ -35,6 +35,8 @@ static void keep_line(struct runtime_log *log)
 	uint8_t *copy = memory_alloc(log->line.len + 1);
 	size_t at;
 
+	if (log->on_line != NULL)
+		log->on_line(log->arg, buffer_bytes(&log->line));
 	if (log->count == RUNTIME_LOG_LINES_MAX) {
 		free((void *)log->lines[log->first].data);
 		log->first = (log->first + 1) % RUNTIME_LOG_LINES_MAX;

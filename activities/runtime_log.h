@@ -22,6 +22,8 @@ struct runtime_log {
 	uint64_t offset; /* read up to here */
 	struct buffer line; /* its beginning, no end yet */
 	bool skipping; /* in the middle of a line that is not wanted */
+	void (*on_line)(void *arg, struct bytes line); /* each line as it is read, also those that the ring has no room for; NULL: nobody wants them */
+	void *arg;
 	struct bytes lines[RUNTIME_LOG_LINES_MAX]; /* a ring */
 	size_t first, count;
 };

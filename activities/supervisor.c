@@ -2,6 +2,7 @@
  * the launcher tells; orders; life. */
 #include "activities/supervisor.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -72,6 +73,7 @@ struct supervisor {
 	struct error error;
 	struct json *launched; /* in launched_arena */
 	struct arena launched_arena;
+	struct json *kernels; /* in launched_arena too: what the log of this start has told so far */
 	struct digest identity; /* of what was launched: a process that goes on is ours if it has the same */
 	struct transfer transfer; /* a look whether somebody answers */
 	bool asking, configuring;
@@ -235,6 +237,7 @@ static void describe_launched(struct supervisor *supervisor)
 
 	arena_close(arena);
 	supervisor->launched = json_object(arena);
+	supervisor->kernels = json_object(arena);
 	a = json_object(arena);
 	c = json_object(arena);
 	digest_hex(&executable->files[0].digest, hex);
@@ -310,23 +313,26 @@ static const struct json *kernels_of(const struct supervisor *supervisor)
 	return json_get(json_get(json_get(supervisor->launched, "C"), "kernels"), "value");
 }
 
-/* What it says of itself at the start alone: read once it is ready. Of one that goes on from an earlier daemon that daemon's note tells. */
-static void read_kernels(struct supervisor *supervisor)
+/* As they come, for until it is ready it may write more lines than are kept. */
+static void on_log_line(void *arg, struct bytes line)
+{
+	struct supervisor *supervisor = arg;
+
+	if (supervisor->state == RUNTIME_STARTING && (supervisor->launching || supervisor->pid != 0) && !supervisor->adopted)
+		kernels_read_line(&supervisor->launched_arena, line, supervisor->kernels);
+}
+
+/* What it says of itself at the start alone: in the record once it is ready. Of one that goes on from an earlier daemon that daemon's note tells. */
+static void take_kernels(struct supervisor *supervisor)
 {
 	struct arena *arena = &supervisor->launched_arena;
-	struct bytes lines[RUNTIME_LOG_LINES_MAX];
-	struct json *kernels = json_object(arena);
-	size_t count;
 
 	if (supervisor->adopted)
 		return;
 	runtime_log_read(&supervisor->log);
-	count = runtime_log_lines(&supervisor->log, lines, RUNTIME_LOG_LINES_MAX);
-	for (size_t i = 0; i < count; i++)
-		kernels_read_line(arena, lines[i], kernels);
-	if (json_count(kernels) == 0)
+	if (json_count(supervisor->kernels) == 0)
 		return;
-	add_field(arena, json_get(supervisor->launched, "C"), "kernels", kernels, "log", "its log");
+	add_field(arena, json_get(supervisor->launched, "C"), "kernels", json_copy(arena, supervisor->kernels), "log", "its log"); /* as the note has them */
 	write_note(supervisor);
 }
 
@@ -348,6 +354,7 @@ static void write_note(const struct supervisor *supervisor)
 	json_set_text(&arena, note, "identity", text);
 	if (kernels_of(supervisor) != NULL)
 		json_set(&arena, note, "kernels", json_copy(&arena, kernels_of(supervisor)));
+	static_assert(KERNELS_NAMES * KERNELS_TEXTS_MAX * (2 * KERNELS_TEXT_LEN_MAX + 3) + 512 <= SUPERVISOR_FILE_MAX, "each byte of them may be escaped");
 	bytes = json_print_arena(note, &arena);
 	fd = open(supervisor->note_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || write(fd, bytes.data, bytes.len) != (ssize_t)bytes.len)
@@ -694,7 +701,7 @@ static void on_answer(struct transfer *transfer)
 		on_no_answer(supervisor, why);
 		return;
 	}
-	read_kernels(supervisor);
+	take_kernels(supervisor);
 	supervisor->wait.on_done = on_configured;
 	supervisor->configuring = true;
 	if (runtime_configure(runtime, &supervisor->wait, true))
@@ -1180,6 +1187,8 @@ static struct supervisor *supervisor_new(struct runtime *runtime, const char *sp
 	arena_init(&supervisor->launched_arena);
 	arena_init(&supervisor->samples_arena);
 	runtime_log_init(&supervisor->log);
+	supervisor->log.on_line = on_log_line;
+	supervisor->log.arg = supervisor;
 	list_init(&supervisor->wait.link);
 	supervisor->log_path = memory_text(arena_printf(&scratch, "%s/%s.log", spool, runtime->config.name));
 	supervisor->note_path = memory_text(arena_printf(&scratch, "%s/%s.json", spool, runtime->config.name));

@@ -2,7 +2,7 @@
 // attempt, in the signed statement, with a gate's result, which holds for the process that it was measured of.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { join } from 'node:path';
 import { check, Daemon, documentOf, equal, exitOf, extractionOf, finish, match, programs, root, startSimulator, test, until } from '../support/harness.mjs';
@@ -121,6 +121,26 @@ await test('kernels that the log of a launched runtime names are in its record, 
 	equal(daemon.cli('runtime', 'stop', 'r').code, 0, 'stop');
 	await until('it is stopped', async () => (await daemon.get('/v1/runtimes/r')).launch.state === 'stopped', 30_000);
 	await daemon.stop();
+});
+
+await test('kernels are known however many lines a start writes behind them, and adopted however many texts they are', async () => {
+	const port = await freePort(), folder = mkdtempSync('/tmp/reprise-kernels-'), script = join(folder, 'runtime');
+	const texts = [0, 1, 2, 3].map(i => `${i}${'"'.repeat(199)}`); // as many and as long as are kept, and each byte but one escaped where they are noted
+	writeFileSync(join(folder, 'log'), texts.map(text => `system_info: ${text}\nINFO Using ${text} attention backend out of\nINFO Using '${text.slice(0, 100)}' ${text.slice(101)} MoE backend out of\n`).join(''));
+	writeFileSync(script, `#!/bin/sh\ncat ${folder}/log\nsleep 0.4\nseq 600\nexec ${programs.sim} --port ${port}\n`, { mode: 0o755 });
+	const daemon = new Daemon('kernels-many', { runtimes: { r: { kind: 'simulator', url: `http://127.0.0.1:${port}`, launch: { argv: [script], onDaemonExit: 'keep' } } } });
+	await daemon.start();
+	const ready = () => until('it is ready', async () => { const found = await daemon.get('/v1/runtimes/r'); return found.launch.state === 'ready' && found; }, 30_000);
+	const first = await ready(), { record } = await daemon.get(`/v1/provenance/${first.configuration}`);
+	equal(record.C.kernels.value, { attention: texts, moe: texts.map(text => `${text.slice(0, 100)} ${text.slice(101)}`), systemInfo: texts }, 'record');
+	await daemon.kill();
+	await daemon.start();
+	const second = await ready();
+	equal([second.configuration, second.instance.id], [first.configuration, first.instance.id], 'adopted, it is the same');
+	equal(daemon.cli('runtime', 'stop', 'r').code, 0, 'stop');
+	await until('it is stopped', async () => (await daemon.get('/v1/runtimes/r')).launch.state === 'stopped', 30_000);
+	await daemon.stop();
+	rmSync(folder, { recursive: true });
 });
 
 await test('LM Studio names what it has loaded; of a runtime on another machine nothing is said, and that', async () => {

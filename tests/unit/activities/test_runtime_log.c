@@ -82,15 +82,25 @@ START_TEST(lines_are_followed)
 }
 END_TEST
 
-/* RUNTIME_LOG_LINES_MAX lines are kept, of each its first RUNTIME_LOG_LINE_MAX bytes. */
+static void count_line(void *arg, struct bytes line)
+{
+	ck_assert_uint_gt(line.len, 0);
+	ck_assert_uint_le(line.len, RUNTIME_LOG_LINE_MAX);
+	++*(size_t *)arg;
+}
+
+/* RUNTIME_LOG_LINES_MAX lines are kept, of each its first RUNTIME_LOG_LINE_MAX bytes; who wants them as they come has them all. */
 START_TEST(lines_are_bounded)
 {
 	static char longest[RUNTIME_LOG_LINE_MAX + 100];
 	struct bytes lines[RUNTIME_LOG_LINES_MAX];
+	size_t told = 0;
 	struct fixture f;
 	char text[32];
 
 	open_fixture(&f);
+	f.log.on_line = count_line;
+	f.log.arg = &told;
 	for (int i = 0; i < RUNTIME_LOG_LINES_MAX + 3; i++)
 		say(&f, text, (size_t)snprintf(text, sizeof(text), "line %d\n", i));
 	memset(longest, 'x', sizeof(longest));
@@ -99,6 +109,7 @@ START_TEST(lines_are_bounded)
 	say(&f, "end\n", 4);
 	runtime_log_read(&f.log);
 	ck_assert_uint_eq(runtime_log_lines(&f.log, lines, COUNT_OF(lines)), RUNTIME_LOG_LINES_MAX);
+	ck_assert_uint_eq(told, RUNTIME_LOG_LINES_MAX + 3 + 2);
 	ck_assert(bytes_equal_text(lines[0], "line 5"));
 	ck_assert_uint_eq(lines[RUNTIME_LOG_LINES_MAX - 2].len, RUNTIME_LOG_LINE_MAX);
 	ck_assert(bytes_equal_text(lines[RUNTIME_LOG_LINES_MAX - 1], "end"));
