@@ -14,7 +14,7 @@
 struct gate_work {
 	struct work work;
 	struct inference inference;
-	const struct json *ask;
+	const struct json *plan, *ask;
 	bool seeded;
 };
 
@@ -55,13 +55,13 @@ static void set_digest(struct arena *arena, struct json *output, const char *nam
 	json_set_text(arena, output, name, text);
 }
 
-/* At most GATE_TEXT_MAX bytes of the answer, whole characters. */
-static void set_text(struct arena *arena, struct json *output, struct bytes text)
+/* At most so many bytes of the answer, whole characters. */
+static void set_text(struct arena *arena, struct json *output, struct bytes text, size_t max)
 {
 	size_t len = text.len;
 
-	if (len > GATE_TEXT_MAX) {
-		for (len = GATE_TEXT_MAX; len > 0 && (text.data[len] & 0xC0) == 0x80; len--)
+	if (len > max) {
+		for (len = max; len > 0 && (text.data[len] & 0xC0) == 0x80; len--)
 			;
 		json_set_number(arena, output, "textLeftOut", (double)(text.len - len));
 	}
@@ -78,7 +78,7 @@ static struct json *describe_answer(struct gate_work *own)
 	struct digest digest = digest_of(text), sampling = json_digest(inference->sampling_sent);
 
 	set_digest(arena, output, "textDigest", &digest);
-	set_text(arena, output, text);
+	set_text(arena, output, text, gate_text_max(own->plan));
 	json = json_parse(arena, text_take_fence_off(text, NULL), JSON_STRICT, NULL, NULL);
 	if (json != NULL) {
 		digest = json_digest(json);
@@ -219,6 +219,7 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 		return (int)error->code;
 
 	own = memory_zero(sizeof(*own));
+	own->plan = plan;
 	own->ask = ask;
 	own->seeded = json_get_number(sampling, "temperature", 1) > 0;
 	if (strcmp(phase, "seed") == 0)

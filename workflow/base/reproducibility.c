@@ -241,6 +241,15 @@ const struct json *gate_plan(struct arena *arena, const struct json *with, struc
 	return made;
 }
 
+size_t gate_text_max(const struct json *plan)
+{
+	size_t requests = (size_t)json_get_number(plan, "requests", 0), seeds = (size_t)json_get_number(plan, "seeds", 0);
+	/* At most: identical ones, those in between, and each phase. */
+	size_t asks = requests * (1 + (json_count(json_get(plan, "between")) > 0) + json_count(json_get(plan, "phases"))) + seeds;
+
+	return asks * GATE_TEXT_MAX > GATE_TEXTS_MAX ? GATE_TEXTS_MAX / asks : GATE_TEXT_MAX;
+}
+
 /* --- what follows ----------------------------------------------------------------------------------------------------- */
 
 struct answer_count {

@@ -14,6 +14,7 @@ enum {
 	GATE_BETWEEN_MAX = 10, /* prompts of other requests, one of which is asked between two identical ones */
 	GATE_ANSWERS_MAX = 20, /* different answers that a report shows */
 	GATE_TEXT_MAX = 2000, /* bytes of an answer in a report */
+	GATE_TEXTS_MAX = 3 << 19, /* ... of the answers to all asks together: escaped, and with what else is told of each, they are one value of the run */
 };
 
 /* Weakest first where one holds for another, see reproducibility_holds(). */
@@ -51,6 +52,9 @@ double reproducibility_upper_bound(unsigned different, unsigned asked);
  * With `phases` (also none of them) instead of asks {"groups": [[ask…]…]}, one group after the other, what is in one of them at once; and the phases "before"
  * (a reload, then cold has reload: true), "interleaved", "withoutSchema" and "concurrent". */
 const struct json *gate_plan(struct arena *arena, const struct json *with, struct error *error);
+
+/* Bytes of each answer that are kept, given the plan: GATE_TEXT_MAX, less where it asks so often that they would be more than GATE_TEXTS_MAX. */
+size_t gate_text_max(const struct json *plan);
 
 /* What the asks gave, in the order of the plan, as a list or a list of groups, each {phase, index, outcome ("answered", or the class of the failure), detail?, text, textDigest, jsonDigest?,
  * tokens?, cachedTokens?, seeded (a seed was sent, and the sampling is not greedy), runtime, model?, configuration?, sampling?, schema, instance?, instanceBasis?, simulated?}.

@@ -119,6 +119,28 @@ START_TEST(plans_in_phases)
 }
 END_TEST
 
+/* Of the answers of a large gate less text is kept, so that all of them fit into one value of the run; of the usual one nothing is cut. */
+START_TEST(texts_are_bounded_together)
+{
+	static const char *const all[] = {"{\"runtime\":\"r\",\"requests\":1000,\"seeds\":20,\"schema\":{\"document\":{}},\"phases\":[\"interleaved\",\"withoutSchema\",\"concurrent\",\"reload\"]}",
+					  "{\"runtime\":\"r\",\"requests\":1000,\"seeds\":20,\"between\":[\"x\"]}"};
+	struct error error;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < COUNT_OF(all); i++) {
+		const struct json *made = gate_plan(&arena, parse(all[i]), &error), *groups = json_get(made, "groups");
+		size_t asks = json_count(json_get(made, "asks"));
+		for (size_t k = 0; k < json_count(groups); k++)
+			asks += json_count(json_at(groups, k));
+		ck_assert_uint_eq(asks, i == 0 ? 6020 : 2019);
+		ck_assert_uint_le(asks * gate_text_max(json_get(made, "plan")), GATE_TEXTS_MAX);
+		ck_assert_uint_ge(gate_text_max(json_get(made, "plan")), 250);
+	}
+	ck_assert_uint_eq(gate_text_max(json_get(gate_plan(&arena, parse("{\"runtime\":\"r\"}"), &error), "plan")), GATE_TEXT_MAX);
+	arena_close(&arena);
+}
+END_TEST
+
 /* Arguments that cannot be, each named. The ends of each range are possible. */
 START_TEST(bad_arguments)
 {
@@ -299,4 +321,4 @@ START_TEST(what_a_report_holds)
 }
 END_TEST
 
-SUITE_MAIN("base-reproducibility", upper_bounds, classes_in_order, plans, plans_in_phases, bad_arguments, classes_from_answers, classes_from_phases, what_a_report_holds)
+SUITE_MAIN("base-reproducibility", upper_bounds, classes_in_order, plans, plans_in_phases, texts_are_bounded_together, bad_arguments, classes_from_answers, classes_from_phases, what_a_report_holds)
