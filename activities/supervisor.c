@@ -342,6 +342,8 @@ static void write_note(const struct supervisor *supervisor)
 	struct arena arena;
 	struct json *note;
 	struct bytes bytes;
+	const char *path;
+	bool written;
 	int fd;
 
 	arena_init(&arena);
@@ -356,8 +358,11 @@ static void write_note(const struct supervisor *supervisor)
 		json_set(&arena, note, "kernels", json_copy(&arena, kernels_of(supervisor)));
 	static_assert(KERNELS_NAMES * KERNELS_TEXTS_MAX * (2 * KERNELS_TEXT_LEN_MAX + 3) + 512 <= SUPERVISOR_FILE_MAX, "each byte of them may be escaped");
 	bytes = json_print_arena(note, &arena);
-	fd = open(supervisor->note_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || write(fd, bytes.data, bytes.len) != (ssize_t)bytes.len)
+	/* Beside the old one, which stands until it is whole: a daemon that is killed in between leaves no process that nobody knows. */
+	path = arena_printf(&arena, "%s.new", supervisor->note_path);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	written = fd >= 0 && write(fd, bytes.data, bytes.len) == (ssize_t)bytes.len && rename(path, supervisor->note_path) == 0;
+	if (!written)
 		log_warn(LOG_ACTIVITY, "runtime=%s %s cannot be written: should the daemon be killed, the next one will not know the process: %s", supervisor->runtime->config.name, supervisor->note_path, strerror(errno));
 	if (fd >= 0)
 		close(fd);

@@ -2,7 +2,7 @@
 // attempt, in the signed statement, with a gate's result, which holds for the process that it was measured of.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { join } from 'node:path';
 import { check, Daemon, documentOf, equal, exitOf, extractionOf, finish, match, programs, root, startSimulator, test, until } from '../support/harness.mjs';
@@ -118,6 +118,12 @@ await test('kernels that the log of a launched runtime names are in its record, 
 	await daemon.start();
 	const second = await ready();
 	equal([second.configuration, second.instance], [first.configuration, { ...second.instance, id: first.instance.id, basis: 'launched' }], 'adopted, it is the same');
+	const changes = [], watcher = watch(join(daemon.folder, 'data/spool/runtimes'), (kind, name) => changes.push(`${kind} ${name}`));
+	equal(daemon.cli('runtime', 'reload', 'r').code, 0, 'reload');
+	await until('another process', async () => { const { instance } = await ready(); return instance.id !== first.instance.id; }, 30_000);
+	await until('its note is there', async () => changes.filter(change => change === 'rename r.json').length >= 3); // the old one goes, then without kernels, then with them
+	equal(changes.filter(change => change === 'change r.json'), [], 'a note is never half written: a daemon killed then would leave a process that nobody knows');
+	watcher.close();
 	equal(daemon.cli('runtime', 'stop', 'r').code, 0, 'stop');
 	await until('it is stopped', async () => (await daemon.get('/v1/runtimes/r')).launch.state === 'stopped', 30_000);
 	await daemon.stop();
