@@ -1105,6 +1105,7 @@ START_TEST(a_run_that_is_retried_keeps_its_value)
 	enum { VALUES = 2 * RETENTION_LOOKS_MAX };
 	struct bytes value = BYTES_OF("\"needed again\"");
 	bool purged = false, retried = false;
+	unsigned turns = 0;
 	struct store_purge purge = {.kind = STORE_PURGE_CONTENT, .content = digest_of(value), .on_done = on_purged, .owner = &purged};
 	struct store_append append = {.entry_count = 1, .on_done = on_append_done, .owner = &retried};
 	struct fixture f;
@@ -1129,8 +1130,8 @@ START_TEST(a_run_that_is_retried_keeps_its_value)
 	entry.time_ms = clock_ms;
 	append.entries = &entry;
 	ck_assert_int_eq(store_append(f.store, &append), 0);
-	for (unsigned turns = 0; !purged || !retried; turns++) {
-		ck_assert_uint_lt(turns, 100);
+	while (!purged || !retried) {
+		ck_assert_uint_lt(turns++, 100);
 		store_hand_over(f.store);
 		store_step_writer(f.store);
 		while (store_tell(f.store))
@@ -1522,6 +1523,7 @@ START_TEST(a_chunk_has_its_bytes)
 		uint32_t *value = memory_alloc(VALUE_BYTES);
 		struct random random = {5};
 		bool purged = false;
+		unsigned turns = 0;
 		struct store_purge due = {.kind = STORE_PURGE_DUE, .on_done = on_purged, .owner = &purged};
 		uint64_t dropped = 0;
 		struct fixture f;
@@ -1545,8 +1547,8 @@ START_TEST(a_chunk_has_its_bytes)
 		f.options.now_us = test_now_us;
 		ck_assert_msg(store_open_by_hand(&f.store, &f.options, &error) == 0, "%s", error.message);
 		ck_assert_int_eq(store_purge(f.store, &due), 0);
-		for (unsigned turns = 0; !purged; turns++) {
-			ck_assert_uint_lt(turns, 1000);
+		while (!purged) {
+			ck_assert_uint_lt(turns++, 1000);
 			store_step_writer(f.store);
 			if (f.store->writer.retention.done.values > dropped) {
 				ck_assert_uint_le(f.store->writer.retention.done.values - dropped, A_CHUNK + 6); /* the small ones of the run with them */
