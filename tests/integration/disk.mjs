@@ -13,6 +13,8 @@ const runtimes = { extractor: { kind: 'simulator', url: sim.url, model: 'reprise
 const setOf = (id, n = 0) => ({ id, definition: definition('set', [{ one: { set: { n: '${ .n }' } } }]), input: { n } });
 const SECTIONS = 16;
 const extractionRun = id => ({ id, definition: extractionOf('extractor'), input: { document: documentOf(SECTIONS) } });
+// Commits all the time, until it is cancelled: what is written fits into the log's file as it is for a while.
+const tickingRun = id => ({ id, definition: definition('tick', [{ loop: { for: { each: 'n', in: '${ .ticks }' }, do: [{ tick: { wait: { milliseconds: 20 } } }] } }]), input: { ticks: Array(5000).fill(0) } });
 const OK = 0, LOW = 1, FULL = 2;
 const state = daemon => daemon.metric('reprise_journal_state');
 
@@ -64,6 +66,8 @@ await test('ok, low, full and back: new work is refused first, what is under way
 	}
 	await daemon.post('/v1/runs', extractionRun('under-way'), 201);
 	acknowledged.push('under-way');
+	await daemon.post('/v1/runs', tickingRun('ticking'), 201);
+	await daemon.post('/v1/runs/ticking/pause', {}, 200);
 
 	// Low: the reserve is given back with the first commit that finds no room, or the look around sees that there is none.
 	fill();
@@ -77,6 +81,7 @@ await test('ok, low, full and back: new work is refused first, what is under way
 	await until('with the room of the reserve', () => !existsSync(reserve), 10_000);
 
 	// Full: the room of the reserve is gone as well.
+	await daemon.post('/v1/runs/ticking/resume', {}, 200);
 	fill();
 	await until('the disk is full', async () => {
 		if (await state(daemon) === FULL)
@@ -87,7 +92,8 @@ await test('ok, low, full and back: new work is refused first, what is under way
 	await checkNotReady(daemon);
 	await checkClosed(daemon, 'while-full');
 	await checkReads(daemon, 'before-3');
-	equal((await daemon.run('under-way')).status, 'running', 'what cannot be written waits');
+	for (const id of ['under-way', 'ticking'])
+		check(['running', 'waiting'].includes((await daemon.run(id)).status), `what cannot be written waits: ${id}`);
 	equal(daemon.child?.pid, pid, 'the same process');
 
 	free();
@@ -96,6 +102,8 @@ await test('ok, low, full and back: new work is refused first, what is under way
 	check(statSync(reserve).blocks * 512 >= 1 << 20, 'there is a reserve again');
 	await daemon.post('/v1/runs', setOf('after'), 201);
 	acknowledged.push('after');
+	await daemon.post('/v1/runs/ticking/cancel', {}, 200);
+	equal((await daemon.ended('ticking')).status, 'cancelled', 'what ticks');
 	for (const id of acknowledged)
 		equal((await daemon.ended(id)).status, 'completed', id);
 	equal((await daemon.run('under-way')).facts.length, SECTIONS * 2, 'each section of what was under way');
