@@ -84,11 +84,11 @@ static void go_away(void)
 static size_t count_events(const char *name)
 {
 	char line[40];
-	size_t count = 0;
+	size_t count = 0, len = (size_t)snprintf(line, sizeof line, "event: %s\n", name);
 
-	snprintf(line, sizeof line, "event: %s\n", name);
-	for (const char *at = buffer_text(&taken); (at = strstr(at, line)) != NULL; at++)
-		count++;
+	/* By hand: under ASan each strstr() reads all that is left. */
+	for (size_t at = 0; at + len <= taken.len; at++)
+		count += taken.data[at] == line[0] && memcmp(taken.data + at, line, len) == 0;
 	return count;
 }
 
@@ -228,21 +228,17 @@ START_TEST(many_short_ones)
 }
 END_TEST
 
-/* A stream tells each of very many attempts once, as they come, though it is drained again and again, and remembers none that is gone. */
+/* A stream tells each of very many attempts once, as they come, though it is drained after each of them, and remembers none that is gone. */
 START_TEST(a_stream_of_many)
 {
-	enum { DRAIN_EVERY = 20 }; /* each one goes through all attempts that are known */
-
 	begin();
 	token_spool_stream(&spool, NULL, "a", NULL, false);
 	for (unsigned i = 0; i < TOKEN_ATTEMPTS_MAX + 10; i++) {
 		struct activity activity = activity_of("a", "/do/0/x@1", i + 1);
 		add(&activity, "x");
-		if (i % DRAIN_EVERY == 0)
-			take();
+		take();
 		token_spool_end(&spool, &activity);
 	}
-	take();
 	ck_assert_uint_eq(spool.told_count, TOKEN_ATTEMPTS_MAX);
 	token_spool_on_run_ended(&spool, "a");
 	take();
