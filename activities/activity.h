@@ -9,6 +9,7 @@
 #include "activities/secrets.h"
 #include "workflow/base/failure.h"
 #include "workflow/base/list.h"
+#include "workflow/base/spent.h"
 
 enum {
 	ACTIVITY_QUEUE_MAX = 100000, /* waiting for a slot of their runtime */
@@ -54,6 +55,7 @@ struct activity_result {
 	 * and "runtimeName" (as configured) and "simulated"? for the fact's document. */
 	const struct json *evidence;
 	const struct json *error; /* ACTIVITY_RUN, not ok: the error of the child; else NULL */
+	struct spent spent; /* of a runtime, however it ended: INFERENCE, EXTRACT, GATE */
 
 	struct stage_times stages;
 	/* Monotonic: from connecting (or the first byte handed to the socket) to the last response byte. Both 0: never got there. */

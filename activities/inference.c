@@ -293,19 +293,39 @@ static void fail(struct inference *inference, enum failure_class failure, const 
 	finish(inference);
 }
 
+/* As the runtime told it; else as far as is known without it: the prompt, where it was counted beforehand, and a token for each piece that came. */
+static int64_t tokens_spent(const struct inference *inference)
+{
+	const struct answer *answer = &inference->answer;
+	double prompt = answer->prompt_tokens, completion = answer->completion_tokens, tokens;
+
+	if (completion < 0 && inference->work->activity->result.status >= 400)
+		return 0; /* no model was at work: a runtime that refuses is not to use up a limit */
+	if (prompt < 0)
+		prompt = inference->counted_tokens > 0 ? inference->counted_tokens : 0;
+	if (completion < 0)
+		completion = inference->pieces;
+	tokens = prompt + completion;
+	return tokens < SPENT_TOKENS_MAX ? (int64_t)tokens : SPENT_TOKENS_MAX;
+}
+
 /* The connection is given up or over: bodies kept, deadlines gone, the slot free. */
 static void leave_wire(struct inference *inference)
 {
-	const struct answer *answer = &inference->answer;
-	bool was_sent = inference->phase_kind > PHASE_CONNECT;
+	struct spent *spent = &inference->work->activity->result.spent;
+	/* Where a rung of the schema was refused, something was sent, even if the next one was not. */
+	bool was_held = inference->slot.held, was_sent = inference->phase_kind > PHASE_CONNECT || inference->refused != NULL;
+	int64_t tokens;
 
 	stop_deadlines(inference);
 	keep_bodies(inference);
-	if (answer->completion_tokens >= 0)
-		inference->slot.tokens_used = (int64_t)(answer->completion_tokens + (answer->prompt_tokens > 0 ? answer->prompt_tokens : 0));
-	else if (!was_sent || inference->work->activity->result.status >= 400)
-		inference->slot.tokens_used = 0; /* no model was at work: a runtime that is gone, or refuses, is not to use up the limit */
+	tokens = was_sent ? tokens_spent(inference) : 0;
+	/* Not known: it may have been all that it asked for. */
+	if (!was_sent || inference->answer.completion_tokens >= 0 || inference->work->activity->result.status >= 400)
+		inference->slot.tokens_used = tokens;
 	runtime_leave(inference->runtime, &inference->slot);
+	if (was_held && was_sent)
+		*spent = (struct spent){inference->runtime->config.name /* which lives as long as the activities */, tokens, (int64_t)inference->slot.held_us};
 }
 
 /* ---- After the answer ---- */

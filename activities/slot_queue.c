@@ -208,6 +208,7 @@ static struct slot *give(struct slot *slot, uint64_t now_us)
 	slot->in_flight = server->in_flight;
 	slot->concurrency = queue->concurrency;
 	slot->given_to_others = server->given - queue->given;
+	slot->given_us = now_us;
 	rate_take(&queue->requests, 1, now_us);
 	rate_take(&queue->tokens, slot->tokens, now_us);
 	count_wait(queue, now_us);
@@ -419,6 +420,7 @@ void slot_queue_leave(struct slot_queue *queue, struct slot *slot, uint64_t now_
 	now_us = tick(server, now_us);
 	slot->mixed = is_mixed(slot);
 	slot->held = false;
+	slot->held_us = now_us - slot->given_us;
 	list_remove(&slot->link);
 	queue->in_flight--;
 	server->in_flight--;

@@ -73,6 +73,8 @@ struct slot {
 	bool mixed; /* requests of other queues were in flight beside it: then, or once it has left */
 	unsigned in_flight; /* at its server when it was given the slot, itself among them */
 	unsigned concurrency; /* of its queue, at that moment */
+	uint64_t given_us; /* by the server's clock */
+	uint64_t held_us; /* once it has left: how long */
 	uint64_t waited_us[SLOT_WAIT_COUNT]; /* once it is held: how long for what; before that the queue's sums when it came */
 };
 

@@ -998,7 +998,7 @@ static void make_outcome(struct run *run, struct message *message)
 		.retry_attempts = result->retry_attempts, .retry_floor_ms = result->retry_floor_ms, .retry_cap_ms = result->retry_cap_ms,
 		.output = result->output, .record = complete_record(live, activity, now_us(run->engine)), .request = result->request,
 		.response = result->response, .document = result->document, .document_media_type = result->document_media_type,
-		.facts = result->facts, .evidence = result->evidence, .error = result->error, .started_ms = result->started_ms, .finished_ms = result->finished_ms,
+		.facts = result->facts, .evidence = result->evidence, .error = result->error, .spent = result->spent, .started_ms = result->started_ms, .finished_ms = result->finished_ms,
 		.duration_ms = result->active_until_us > result->active_from_us ? (int64_t)(result->active_until_us - result->active_from_us) / 1000 : 0,
 	};
 }

@@ -331,6 +331,8 @@ static void finish_attempt(struct deciding *d, const struct instance *instance, 
 	json_set_number(d->arena, entry->data, "attempt", instance->attempt);
 	if (kind == ENTRY_ATTEMPT_FAILED)
 		json_set_text(d->arena, entry->data, "class", failure_name(outcome->failure));
+	if (outcome->spent.runtime)
+		json_set(d->arena, entry->data, "spent", spent_json(d->arena, &outcome->spent));
 	if (outcome->record)
 		decide_carry(d, entry, "record", json_print_arena(outcome->record, d->arena));
 	decide_carry(d, entry, "request", outcome->request);

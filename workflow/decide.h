@@ -6,6 +6,7 @@
  * same time. New here? Read workflow_decide() in decide.c. */
 #pragma once
 
+#include "workflow/base/spent.h"
 #include "workflow/language/evaluation.h"
 #include "workflow/state.h"
 
@@ -47,6 +48,7 @@ struct outcome {
 	const char *document_media_type;
 	const struct json *facts, *evidence;
 	const struct json *error; /* of a child: the task's own from now on, but for where it comes from */
+	struct spent spent;
 	int64_t started_ms, finished_ms, duration_ms;
 };
 

@@ -46,8 +46,9 @@
  *                     run began forkedFrom.step. Without stepId: the run's own list, with consumed? [seq of an event]. Names of the rest: CARRIED_* in
  *                     workflow/state_internal.h; a number or truth that is left out is 0. values: input, output, context, current, in, error, correlation
  * attempt.started     runId, stepId, attempt, with, key, awaits? (true: for a child to end)   value: the evaluated arguments; key: the idempotency key
- * attempt.succeeded   runId, stepId, attempt, record, request?, response?      values: record, request, response
- * attempt.failed      runId, stepId, attempt, class, record, request?, response?, error? (value: the error of a child)
+ * attempt.succeeded   runId, stepId, attempt, record, request?, response?, spent? {runtime, tokens, us}   values: record, request, response; spent:
+ *                     workflow/base/spent.h, where something was sent to a runtime
+ * attempt.failed      runId, stepId, attempt, class, record, request?, response?, spent?, error? (value: the error of a child)
  * fact.recorded       runId, stepId, attempt, index, verdict, subject, payload, pae, signatures, document, runtime, configuration,
  *                     class, fact                        values: the statement's payload, the fact document
  * gate.recorded       runId, stepId, runtime, class, requests, answered, distinct, configuration?, report   value: the report; its digest is the gate's id

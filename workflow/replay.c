@@ -213,6 +213,7 @@ static size_t attempt_outcome(struct replay *r, size_t at, struct trigger *trigg
 	outcome->request = find_value(r, entry->data, "request");
 	outcome->response = find_value(r, entry->data, "response");
 	outcome->error = find_json(r, entry->data, "error");
+	spent_read(json_get(entry->data, "spent"), &outcome->spent); /* absent in journals of before: nothing */
 	outcome->ok = entry->kind == ENTRY_ATTEMPT_SUCCEEDED;
 	failure_parse(json_get_text(entry->data, "class") ? json_get_text(entry->data, "class") : "", &outcome->failure);
 

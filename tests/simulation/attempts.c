@@ -106,6 +106,7 @@ int attempt_start(void *arg, struct activity *activity, struct error *error)
 	attempt->task = definition_find_task(attempt->run->definition, attempt->id.reference);
 	attempt->step = model_step(attempt->run, activity->step_id, false);
 	attempt->hash = attempt_hash(world, activity, 0);
+	attempt->step->spent = (struct spent){0};
 	attempt->started_us = world->now_us;
 	check_start(world, attempt);
 	world->counters.attempts++;
@@ -430,6 +431,17 @@ static void give_failure(struct activity *activity, enum failure_class failure, 
 		result->output = section_outcome(activity, "failed", failure_name(failure));
 }
 
+/* Of one in eight nothing was sent. */
+static void fill_spent(struct attempt *attempt)
+{
+	const struct activity *activity = attempt->activity;
+	struct random random = {attempt->hash ^ 2};
+
+	if ((activity->kind == ACTIVITY_INFERENCE || activity->kind == ACTIVITY_EXTRACT || activity->kind == ACTIVITY_GATE) && !random_chance(&random, 125))
+		attempt->step->spent = (struct spent){"model", (int64_t)random_below(&random, 5000), (int64_t)random_below(&random, 3000000)};
+	attempt->activity->result.spent = attempt->step->spent;
+}
+
 static void fill_times(struct world *world, struct attempt *attempt)
 {
 	struct activity_result *result = &attempt->activity->result;
@@ -481,6 +493,7 @@ static void attempt_end(struct world *world, void *arg)
 	if (world->faults && random_chance(&world->random, CHANCE_DOUBLED))
 		plan_echo(attempt, false);
 	fill_times(world, attempt);
+	fill_spent(attempt);
 	tell_policy(attempt);
 	list_remove(&attempt->link);
 	attempt->step->in_flight = NULL;

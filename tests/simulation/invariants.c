@@ -120,10 +120,16 @@ static void check_attempt_ended(struct world *world, struct run_model *run, stru
 {
 	unsigned attempt = (unsigned)json_get_number(entry->data, "attempt", 0);
 	const char *class = json_get_text(entry->data, "class");
+	struct spent spent, told = step->spent;
 
 	if (!step->open || step->attempt != attempt)
 		broken(world, run, "attempt %u of %s ends, but is not under way", attempt, step->id);
 	step->open = false;
+	if (class && strcmp(class, failure_name(FAILURE_INTERRUPTED)) == 0)
+		told = (struct spent){0};
+	if (spent_read(json_get(entry->data, "spent"), &spent) != (told.runtime != NULL) || spent.tokens != told.tokens || spent.us != told.us)
+		broken(world, run, "attempt %u of %s does not say what it spent", attempt, step->id);
+	world->counters.spent += told.runtime != NULL;
 	if (class && strcmp(class, failure_name(FAILURE_INTERRUPTED)) == 0) {
 		world->counters.interruptions++;
 		if (step->in_flight)

@@ -44,7 +44,7 @@ static bool all_happened(const struct counters *sum, uint64_t seeds)
 		{"commits", sum->commits, 20000}, {"crashes", sum->crashes, 400}, {"crashes that took unsynced writes away", sum->dropped, 200}, {"crashes in the middle of a commit", sum->in_commit, 100},
 		{"commits in doubt that were there", sum->kept_commits, 10}, {"crashes while the journal opens", sum->in_open, 10}, {"retries of calls", sum->retries, 1000}, {"full disks", sum->full, 20},
 		{"refusals for want of room", sum->full_refused, 200}, {"appends that waited for room", sum->full_waited, 2}, {"answers after their cancellation", sum->late, 20},
-		{"answers to attempts before a crash", sum->stale, 50}, {"answers given twice", sum->doubled, 50}, {"entries of runs taken away", sum->purged, 20}, {"entries of tiles taken away", sum->pruned, 5}, {"journals compared whole", sum->deep_checks, 110},
+		{"answers to attempts before a crash", sum->stale, 50}, {"answers given twice", sum->doubled, 50}, {"attempts that say what they spent", sum->spent, 300}, {"entries of runs taken away", sum->purged, 20}, {"entries of tiles taken away", sum->pruned, 5}, {"journals compared whole", sum->deep_checks, 110},
 	};
 	bool all = true;
 

@@ -57,6 +57,7 @@ struct step_model {
 	unsigned failures, allowed;
 	int64_t floor_ms, cap_ms, after_ms;
 	bool must_retry;
+	struct spent spent; /* what the last answer told of it; without runtime: nothing */
 	struct timer_model due, timeout, attempt_due; /* what it waits for */
 	uint64_t ended_us;
 	uint64_t last_event; /* consumed */
@@ -150,7 +151,7 @@ struct attempt {
 struct counters {
 	uint64_t retried, retries_refused, resumed, ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
 		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, pauses, resumes, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
-		listens, left_alone, forks, forks_of_open, carried;
+		listens, left_alone, forks, forks_of_open, carried, spent /* attempts that say so */;
 	/* The disk's and the store's. */
 	uint64_t dropped, dropped_bytes /* crashes that took unsynced writes away */, in_commit /* … in the middle of a commit */, in_open, kept_commits /* which was durable all the same */,
 		full, full_refused, full_waited /* times that the disk became full; new work that was refused; appends that had to wait */, commits, checkpoints, deep_checks, purged, pruned, erased;

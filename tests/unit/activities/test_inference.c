@@ -258,6 +258,65 @@ START_TEST(cancel_closes_the_stream)
 }
 END_TEST
 
+/* However an attempt that was sent ended: what it used of the runtime, by usage or, where it told none, by the pieces that came; a runtime that
+ * refuses has used nothing. Of one that was not sent nothing is said. */
+START_TEST(what_was_spent_is_told)
+{
+	static const struct {
+		const char *fault;
+		int tokens; /* negative: at least so many, and fewer than the whole answer has */
+	} cases[] = {
+		{"\"kind\":\"reset\",\"afterBytes\":900", -1}, {"\"kind\":\"eof\"", -1}, {"\"kind\":\"status\",\"status\":500", 0}, {"\"kind\":\"hang\"", 0},
+	};
+	struct task task, waiting;
+
+	open_sim("{\"answer\":{\"mode\":\"fixed\",\"answers\":[{\"text\":\"one two three\"}]},\"cadence\":{\"firstByteMs\":20}}");
+	rig.runtimes[0].first_token_ms = 300;
+	rig_open(&rig);
+	task_init(&task, ACTIVITY_INFERENCE, ASK);
+	task_run(&rig, &task);
+	ck_assert_msg(task.activity.result.ok, "%s", task.activity.result.detail);
+	ck_assert_str_eq(task.activity.result.spent.runtime, "r");
+	ck_assert_double_eq((double)task.activity.result.spent.tokens,
+			    json_get_number(json_get(task.activity.result.output, "usage"), "promptTokens", -1) + json_get_number(json_get(task.activity.result.output, "usage"), "completionTokens", -1));
+	ck_assert_int_ge(task.activity.result.spent.us, 20 * 1000);
+	ck_assert_int_le(task.activity.result.spent.us, (int64_t)(task.ended_us - task.begun_us));
+	task_close(&task);
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		char script[512];
+		int64_t tokens;
+
+		snprintf(script, sizeof(script), "{\"answer\":{\"mode\":\"fixed\",\"answers\":[{\"text\":\"one two three four five six seven eight nine ten\"}]},"
+						 "\"cadence\":{\"tokensPerChunk\":1},\"faults\":[{\"on\":1,%s}]}", cases[i].fault);
+		sim_set_script(&sim, script);
+		task_init(&task, ACTIVITY_INFERENCE, ASK);
+		task_run(&rig, &task);
+		ck_assert(!task.activity.result.ok);
+		ck_assert_msg(task.activity.result.spent.runtime != NULL, "%zu", i);
+		tokens = task.activity.result.spent.tokens;
+		ck_assert_msg(cases[i].tokens >= 0 ? tokens == cases[i].tokens : tokens >= 1 && tokens < 40, "%zu: %lld", i, (long long)tokens);
+		task_close(&task);
+	}
+	/* One that is called off in its middle has used the runtime as well, one that waited for it has not. */
+	sim_set_script(&sim, "{\"answer\":{\"mode\":\"fixed\",\"answers\":[{\"text\":\"a b c d e f g h i j k l m n o p q r s t u v w x y z\"}]},\"cadence\":{\"chunkMs\":20,\"tokensPerChunk\":1}}");
+	task_init(&task, ACTIVITY_INFERENCE, ASK);
+	task_init(&waiting, ACTIVITY_INFERENCE, ASK);
+	task_start(&rig, &task);
+	task_start(&rig, &waiting);
+	while (((struct work *)task.activity.work)->clock.stage != &task.activity.result.stages.generation)
+		rig_turns(&rig, 1);
+	activity_cancel(rig.activities, &waiting.activity);
+	activity_cancel(rig.activities, &task.activity);
+	task_wait(&rig, &task);
+	task_wait(&rig, &waiting);
+	ck_assert_int_ge(task.activity.result.spent.tokens, 1);
+	ck_assert_ptr_null(waiting.activity.result.spent.runtime);
+	task_close(&task);
+	task_close(&waiting);
+	close_sim();
+}
+END_TEST
+
 /* No more requests in flight than `concurrency`, and the queue is first come, first served. */
 START_TEST(slots_are_kept)
 {
@@ -724,6 +783,7 @@ int main(void)
 	tcase_add_test(cases, nobody_there);
 	tcase_add_test(cases, gone_after_it_was_known);
 	tcase_add_test(cases, wrong_model_is_refused);
+	tcase_add_test(cases, what_was_spent_is_told);
 	tcase_add_test(cases, end_marker_is_enough);
 	tcase_add_test(cases, pieces_may_end_anywhere);
 	tcase_add_test(cases, nonsense_is_refused);

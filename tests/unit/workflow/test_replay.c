@@ -283,6 +283,43 @@ START_TEST(open_runs_replay)
 }
 END_TEST
 
+/* What an attempt spent stands in the entry of its end, good or bad, is decided again as it was, and is not there where nothing was sent. */
+START_TEST(what_was_spent_is_said)
+{
+	struct fixture f;
+	const struct outcome failed = {.failure = FAILURE_STALLED, .retry_attempts = 3, .spent = {"m", 7, 8}}, unsent = {.failure = FAILURE_UNREACHABLE, .retry_attempts = 3};
+	struct outcome done = {.ok = true, .spent = {"m", 20, 30000}};
+	const char *const expected[] = {"{\"runtime\":\"m\",\"tokens\":7,\"us\":8}", "null", "{\"runtime\":\"m\",\"tokens\":20,\"us\":30000}"};
+	size_t ends = 0;
+
+	fixture_open(&f, "[{\"c\":{" CALL "}}]");
+	done.output = fixture_json(&f, "1");
+	fixture_submit(&f, "{}");
+	fixture_done(&f, "/do/0/c@1", 1, &failed);
+	f.wall_ms += 60000;
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	fixture_done(&f, "/do/0/c@1", 2, &unsent);
+	f.wall_ms += 60000;
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	fixture_done(&f, "/do/0/c@1", 3, &done);
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	for (size_t i = 0; i < f.count; i++) {
+		const struct json *spent = json_get(f.entries[i].data, "spent");
+
+		if (f.entries[i].kind != ENTRY_ATTEMPT_SUCCEEDED && f.entries[i].kind != ENTRY_ATTEMPT_FAILED) {
+			ck_assert_ptr_null(spent);
+			continue;
+		}
+		ck_assert_uint_lt(ends, COUNT_OF(expected));
+		ck_assert_msg(spent ? json_equal(spent, fixture_json(&f, expected[ends])) : strcmp(expected[ends], "null") == 0, "end %zu", ends);
+		ends++;
+	}
+	ck_assert_uint_eq(ends, COUNT_OF(expected));
+	check_equal(&f);
+	fixture_close(&f);
+}
+END_TEST
+
 /* What the writer adds to a fact, and the run's own measurements, are no difference. */
 START_TEST(measurements_do_not_count)
 {
@@ -368,4 +405,4 @@ START_TEST(damaged_recordings)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-replay", long_runs_are_replayed_in_windows, results_are_read, completed_runs_replay, what_waits_is_compared, other_ends_replay, open_runs_replay, measurements_do_not_count, differences_are_found, damaged_recordings)
+SUITE_MAIN("workflow-replay", long_runs_are_replayed_in_windows, results_are_read, completed_runs_replay, what_waits_is_compared, other_ends_replay, open_runs_replay, measurements_do_not_count, what_was_spent_is_said, differences_are_found, damaged_recordings)

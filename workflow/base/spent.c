@@ -1,0 +1,30 @@
+/* See spent.h. */
+#include "workflow/base/spent.h"
+
+#include "workflow/base/check.h"
+
+struct json *spent_json(struct arena *arena, const struct spent *spent)
+{
+	struct json *json = json_object(arena);
+
+	CHECK(spent->runtime != NULL);
+	CHECK(spent->tokens >= 0 && spent->us >= 0);
+	json_set_text(arena, json, "runtime", spent->runtime);
+	json_set_number(arena, json, "tokens", (double)spent->tokens);
+	json_set_number(arena, json, "us", (double)spent->us);
+	return json;
+}
+
+bool spent_read(const struct json *json, struct spent *spent)
+{
+	double tokens = json_get_number(json, "tokens", -1), us = json_get_number(json, "us", -1);
+
+	*spent = (struct spent){.runtime = json_get_text(json, "runtime")};
+	if (spent->runtime == NULL || !(tokens >= 0 && tokens <= SPENT_TOKENS_MAX) || !(us >= 0 && us <= (double)SPENT_US_MAX)) {
+		*spent = (struct spent){0};
+		return false;
+	}
+	spent->tokens = (int64_t)tokens;
+	spent->us = (int64_t)us;
+	return true;
+}
