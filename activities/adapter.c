@@ -387,6 +387,9 @@ enum failure_class peer_error_class(const struct peer_error *error)
 		return FAILURE_REFUSED;
 	if (mentions(error->message, "unexpected endpoint")) /* LM Studio, with status 200 */
 		return FAILURE_REFUSED;
+	if (status == 0 && (is_text(error->type, "invalid_request") || is_text(error->type, "invalid_request_error") || is_text(error->type, "BadRequestError") ||
+			    is_text(error->type, "not_implemented"))) /* inside of a stream nothing else says so */
+		return FAILURE_REFUSED;
 	if (mentions(error->message, "context length") || mentions(error->message, "context the overflows") ||
 	    mentions(error->message, "available context size"))
 		return FAILURE_REFUSED;
@@ -396,6 +399,7 @@ enum failure_class peer_error_class(const struct peer_error *error)
 static bool is_context_limit(const struct peer_error *error)
 {
 	return is_text(error->type, "exceed_context_size_error") || is_text(error->code, "context_length_exceeded") ||
+	       is_text(error->param, "input_tokens") || is_text(error->param, "input_text") || /* vLLM */
 	       mentions(error->message, "context length") || mentions(error->message, "available context size") ||
 	       mentions(error->message, "context the overflows");
 }

@@ -66,8 +66,15 @@ void chat_map_top_k(struct arena *arena, struct json *body, double off)
 
 /* ---- Answers ---- */
 
-/* A chunk of a stream or a whole answer: they differ in `delta` and `message`. *has_message: one of them was there. */
-static bool read_chunk(struct answer *answer, struct bytes text, bool *token, bool *has_message)
+/* LM Studio's own words tell more than its finish_reason, which is "stop" for an answer that somebody stopped, too. */
+static void keep_stop_reason(struct answer *answer, const char *reason)
+{
+	if (reason != NULL && strcmp(reason, "eosFound") != 0 && strcmp(reason, "stopStringFound") != 0)
+		answer_keep_text(answer, &answer->finish_reason, reason);
+}
+
+/* A chunk of a stream or a whole answer: they differ in `delta` and `message`. is_error: the event is called so. *has_message: one of them was there. */
+static bool read_chunk(struct answer *answer, struct bytes text, bool is_error, bool *token, bool *has_message)
 {
 	struct arena scratch;
 	struct json_fault fault;
@@ -83,7 +90,7 @@ static bool read_chunk(struct answer *answer, struct bytes text, bool *token, bo
 		goto out;
 	}
 	/* An error may stand inside of a stream that began with status 200; SGLang's is flat. */
-	if (json_truthy(json_get(root, "error")) || (json_get_text(root, "object") != NULL && strcmp(json_get_text(root, "object"), "error") == 0)) {
+	if (is_error || json_truthy(json_get(root, "error")) || (json_get_text(root, "object") != NULL && strcmp(json_get_text(root, "object"), "error") == 0)) {
 		ok = answer_fail_inside(answer, root);
 		goto out;
 	}
@@ -102,6 +109,7 @@ static bool read_chunk(struct answer *answer, struct bytes text, bool *token, bo
 	else
 		*token = true;
 	answer_keep_text(answer, &answer->finish_reason, json_get_text(choice, "finish_reason"));
+	keep_stop_reason(answer, json_get_text(json_get(root, "stats"), "stop_reason"));
 	usage = json_get(root, "usage");
 	if (json_is(usage, JSON_OBJECT)) {
 		answer_read_count(&answer->prompt_tokens, usage, "prompt_tokens");
@@ -135,21 +143,20 @@ bool chat_read_event(struct answer *answer, const char *name, struct bytes data,
 	bool has_message;
 
 	*token = false;
-	(void)name;
 	if (answer->ended || data.len == 0)
 		return true;
 	if (bytes_equal_text(data, "[DONE]")) {
 		answer->ended = true;
 		return true;
 	}
-	return read_chunk(answer, data, token, &has_message);
+	return read_chunk(answer, data, strcmp(name, "error") == 0, token, &has_message); /* so LM Studio calls it */
 }
 
 bool chat_read_whole(struct answer *answer, struct bytes body)
 {
 	bool token = false, has_message = false;
 
-	if (!read_chunk(answer, body, &token, &has_message))
+	if (!read_chunk(answer, body, false, &token, &has_message))
 		return false;
 	/* Some servers answer 200 to whatever they do not know, others under another path: that is no answer without words. */
 	if (!has_message)

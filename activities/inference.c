@@ -462,6 +462,26 @@ static bool check_tokens(struct inference *inference)
 	return true;
 }
 
+/* Why an answer ended that is none: OpenAI's words, SGLang's and vLLM's, and those of LM Studio's own APIs (runtimes.md 2, 3c, 5c, 7). */
+static const struct {
+	const char *reason;
+	enum failure_class failure;
+	const char *says, *advice;
+} bad_ends[] = {
+	{"length", FAILURE_TRUNCATED, "the answer was cut at the token limit", "; raise sampling.maxTokens or send smaller sections"},
+	{"maxPredictedTokensReached", FAILURE_TRUNCATED, "the answer was cut at the token limit", "; raise sampling.maxTokens or send smaller sections"},
+	{"contextLengthReached", FAILURE_TRUNCATED, "the answer was cut where the context ends", "; send smaller sections, or give the runtime a longer context"},
+	{"content_filter", FAILURE_REFUSED, "the runtime's content filter held the answer back", ""},
+	{"tool_calls", FAILURE_REFUSED, "the model calls a tool and does not answer", "; none was offered to it: see what the runtime adds to the prompt"},
+	{"function_call", FAILURE_REFUSED, "the model calls a tool and does not answer", "; none was offered to it: see what the runtime adds to the prompt"},
+	{"toolCalls", FAILURE_REFUSED, "the model calls a tool and does not answer", "; none was offered to it: see what the runtime adds to the prompt"},
+	{"abort", FAILURE_RUNTIME_ERROR, "the runtime gave up its answer", ""},
+	{"error", FAILURE_RUNTIME_ERROR, "the runtime gave up its answer", ""},
+	{"failed", FAILURE_RUNTIME_ERROR, "the runtime gave up its answer", ""},
+	{"userStopped", FAILURE_RUNTIME_ERROR, "somebody stopped the answer at the runtime", ""},
+	{"modelUnloaded", FAILURE_RUNTIME_ERROR, "the model was unloaded in the middle of the answer", ""},
+};
+
 /* What a complete, well-formed answer may still be: another model's, cut off, given up. */
 static bool check_answer(struct inference *inference)
 {
@@ -480,13 +500,9 @@ static bool check_answer(struct inference *inference)
 		return answer_fail(answer, FAILURE_TRUNCATED, "the %s without a finish reason%s; what came is not used",
 				   inference->body_kind == BODY_STREAM ? "stream ended" : "answer came",
 				   answer->ended ? "" : " and without its end marker");
-	if (reason != NULL && strcmp(reason, "length") == 0)
-		return answer_fail(answer, FAILURE_TRUNCATED,
-				   "the answer was cut at the token limit (finish_reason length); raise sampling.maxTokens or send smaller sections");
-	if (reason != NULL && strcmp(reason, "content_filter") == 0)
-		return answer_fail(answer, FAILURE_REFUSED, "the runtime's content filter held the answer back");
-	if (reason != NULL && (strcmp(reason, "abort") == 0 || strcmp(reason, "error") == 0))
-		return answer_fail(answer, FAILURE_RUNTIME_ERROR, "the runtime gave up its answer (finish_reason %.40s)", reason);
+	for (size_t i = 0; i < COUNT_OF(bad_ends); i++)
+		if (strcmp(reason, bad_ends[i].reason) == 0)
+			return answer_fail(answer, bad_ends[i].failure, "%s (finish_reason %s)%s", bad_ends[i].says, reason, bad_ends[i].advice);
 	if (inference->body_kind == BODY_STREAM && inference->runtime->adapter->has_end_marker && !answer->ended)
 		return answer_fail(answer, FAILURE_TRUNCATED, "the stream ended without its end marker; what came is not used");
 	return check_tokens(inference);
@@ -783,6 +799,9 @@ static void conclude(struct inference *inference)
 	/* Before another attempt is made it has to say that it is ready (runtimes.md 2.2). */
 	if (transfer->status >= 500)
 		runtime_doubt(inference->runtime, answer->detail, false);
+	if (transfer->status >= 500 && answer->failure == FAILURE_RUNTIME_ERROR && work->activity->idempotency_key != NULL &&
+	    runtime_erred(inference->runtime, work->activity->idempotency_key))
+		result->retry_attempts = 1; /* no other attempt */
 	if (end == TRANSFER_NOT_CONNECTED || (end == TRANSFER_BROKEN && !good))
 		runtime_doubt(inference->runtime, answer->detail, transfer->status == 0);
 	if (answer->failure == FAILURE_RATE_LIMITED && transfer->retry_after_ms > 0)

@@ -997,6 +997,22 @@ void runtime_reached(struct runtime *runtime)
 	runtime->last_error[0] = '\0';
 }
 
+bool runtime_erred(struct runtime *runtime, const char *key)
+{
+	if (strlen(key) < RUNTIME_ERRED_KEY_LEN)
+		return false;
+	for (size_t i = 0; i < RUNTIME_ERRED_MAX; i++)
+		if (memcmp(runtime->erred[i], key, RUNTIME_ERRED_KEY_LEN) == 0) {
+			memset(runtime->erred[i], 0, RUNTIME_ERRED_KEY_LEN);
+			if (runtime->probe == NULL && runtime->admission == RUNTIME_ADMITS && !runtime->activities->closing)
+				start_probe(runtime, false);
+			return true;
+		}
+	memcpy(runtime->erred[runtime->erred_next], key, RUNTIME_ERRED_KEY_LEN);
+	runtime->erred_next = (runtime->erred_next + 1) % RUNTIME_ERRED_MAX;
+	return false;
+}
+
 char *runtime_headers(const struct runtime *runtime, struct arena *arena, const char *more)
 {
 	const char *key = runtime->config.api_key;

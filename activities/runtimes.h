@@ -25,6 +25,8 @@ enum {
 	RUNTIME_CONCURRENCY_MAX = 100 * 1000,
 	CONCURRENCY_UNTOLD = 1, /* of `concurrency: auto`, when the runtime does not say how many it takes */
 	DIFFERENCES_LEN_MAX = 4096, /* bytes that name the fields which changed */
+	RUNTIME_ERRED_MAX = 64, /* requests whose 500 is remembered until they are tried again; of more the oldest may be tried once too often */
+	RUNTIME_ERRED_KEY_LEN = 32, /* bytes of a request's key that are compared */
 };
 
 /* Of a runtime that the daemon launches: does its queue move? */
@@ -87,6 +89,8 @@ struct runtime {
 	struct json *learned; /* fields, by group, that a thorough probe told and a common one does not; or NULL */
 	bool cannot_count; /* prompts, found out by trying */
 	unsigned without; /* WITHOUT_…: what it refused */
+	char erred[RUNTIME_ERRED_MAX][RUNTIME_ERRED_KEY_LEN]; /* a ring of keys; zeros: nobody's */
+	size_t erred_next;
 	struct weights weights;
 	uint64_t weights_checked_us;
 	struct arena models_arena;
@@ -122,6 +126,9 @@ void runtime_give_up(struct configuration_wait *wait);
 /* A connection failed: who answers next may be somebody else. */
 void runtime_doubt(struct runtime *runtime, const char *why, bool unreachable);
 void runtime_reached(struct runtime *runtime);
+/* The runtime answered a request with 500. True: it did before, under the same key, so one more would be the same (runtimes.md 2.2); and it is
+ * asked now whether it is ready at all. */
+bool runtime_erred(struct runtime *runtime, const char *key);
 /* Are weights being hashed, and how far is it? Bytes. */
 bool runtime_hashing(const struct runtime *runtime, double *done, double *total);
 /* Lines "Name: value\n" that every request to it carries, ending with a NUL. */

@@ -201,6 +201,8 @@ bool schema_is_refused(int status, struct bytes text)
 		return false;
 	if (text.len > SCHEMA_REFUSAL_LEN_MAX)
 		text.len = SCHEMA_REFUSAL_LEN_MAX;
+	if (mentions(text, "llm.prediction.") && !mentions(text, "llm.prediction.structured"))
+		return false; /* LM Studio speaks of the schema of its settings */
 	for (size_t i = 0; i < COUNT_OF(words); i++)
 		if (mentions(text, words[i]))
 			return true;

@@ -140,6 +140,10 @@ static const struct {
 	 "{}", "", "stop", 3, 1, -1, true, false, NULL},
 	{&lmstudio_adapter, {CHUNK("\"content\":\"{}\""), STOP, "{\"choices\":[],\"stats\":{\"model_load_time_seconds\":2.5}}", "[DONE]"}, "{}", "", "stop", -1, -1, -1, true, true,
 	 "{\"model_load_time_seconds\":2.5}"},
+	{&lmstudio_adapter, {CHUNK("\"content\":\"{}\""), STOP, "{\"choices\":[],\"stats\":{\"stop_reason\":\"userStopped\"}}", "[DONE]"}, "{}", "", "userStopped", -1, -1, -1, true, false,
+	 "{\"stop_reason\":\"userStopped\"}"},
+	{&lmstudio_adapter, {CHUNK("\"content\":\"{}\""), STOP, "{\"choices\":[],\"stats\":{\"stop_reason\":\"eosFound\"}}", "[DONE]"}, "{}", "", "stop", -1, -1, -1, true, false,
+	 "{\"stop_reason\":\"eosFound\"}"},
 	{&openai_adapter, {CHUNK("\"role\":\"assistant\""), CHUNK("\"content\":\"{}\""),
 	 "{\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}"},
 	 "{}", "", "stop", 1, 2, -1, false, false, NULL},
@@ -298,6 +302,8 @@ static const struct {
 	{&lmstudio_adapter, 400, "{\"error\":\"The number of tokens to keep from the initial prompt is greater than the context length\"}", FAILURE_REFUSED, "smaller sections"},
 	{&lmstudio_adapter, 200, "{\"error\":{\"message\":\"Trying to keep the first 9 tokens when context the overflows\"}}", FAILURE_REFUSED, "smaller sections"},
 	{&lmstudio_adapter, 500, "{\"error\":{\"message\":\"Model loading was stopped due to insufficient system resources\",\"type\":\"internal_error\"}}", FAILURE_OUT_OF_MEMORY, "resources"},
+	{&lmstudio_adapter, 200, "{\"error\":{\"message\":\"boom\",\"type\":\"invalid_request\"}}", FAILURE_REFUSED, "boom"},
+	{&vllm_adapter, 400, "{\"error\":{\"message\":\"You passed 90000 input characters\",\"type\":\"BadRequestError\",\"param\":\"input_text\",\"code\":400}}", FAILURE_REFUSED, "smaller sections"},
 	{&lmstudio_adapter, 400, "{\"error\":\"Model is unloaded.\"}", FAILURE_RUNTIME_ERROR, "unloaded"},
 	{&openai_adapter, 429, "{\"error\":{\"message\":\"slow down\"}}", FAILURE_RATE_LIMITED, "slow down"},
 	{&openai_adapter, 404, "{\"error\":{\"message\":\"no\",\"code\":\"model_not_found\"}}", FAILURE_WRONG_MODEL, "no"},
@@ -329,6 +335,25 @@ START_TEST(errors_have_one_taxonomy)
 		      failure_name(errors[_i].failure));
 	ck_assert_msg(strstr(answer.detail, errors[_i].detail) != NULL, "%s", answer.detail);
 	answer_close(&answer);
+}
+END_TEST
+
+/* An event that is called error is one, whatever stands in it. */
+START_TEST(events_may_be_called_error)
+{
+	static const struct {
+		const char *data, *detail;
+	} rows[] = {{"{\"message\":\"boom\"}", "boom"}, {"{\"x\":1}", "no reason given"}, {"boom", "not JSON as agreed"}};
+	struct answer answer;
+	bool token;
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		answer_init(&answer);
+		ck_assert(!lmstudio_adapter.read_event(&answer, "error", bytes_text(rows[i].data), &token));
+		ck_assert_int_eq(answer.failure, FAILURE_RUNTIME_ERROR);
+		ck_assert_msg(strstr(answer.detail, rows[i].detail) != NULL, "%s", answer.detail);
+		answer_close(&answer);
+	}
 }
 END_TEST
 
@@ -754,6 +779,7 @@ int main(void)
 	tcase_add_test(tests, effective_sampling_is_read);
 	tcase_add_test(tests, an_answer_has_a_message);
 	tcase_add_loop_test(tests, errors_have_one_taxonomy, 0, COUNT_OF(errors));
+	tcase_add_test(tests, events_may_be_called_error);
 	tcase_add_test(tests, extras_are_given_up);
 	tcase_add_loop_test(tests, probes_find_fields, 0, COUNT_OF(probes));
 	tcase_add_test(tests, nonsense_is_no_fact);

@@ -335,6 +335,30 @@ START_TEST(records_kept_are_bounded)
 }
 END_TEST
 
+/* Of each request one 500 is remembered, until its second one; of more than RUNTIME_ERRED_MAX the oldest is forgotten. */
+START_TEST(a_second_500_is_known)
+{
+	struct runtime *runtime;
+	char key[65];
+
+	rig_init(&rig);
+	rig_runtime(&rig, "r", "http://127.0.0.1:1");
+	rig_open(&rig);
+	runtime = runtime_get(rig.activities, "r");
+	for (unsigned i = 0; i < RUNTIME_ERRED_MAX + 1; i++) {
+		snprintf(key, sizeof(key), "%0*x", RUNTIME_ERRED_KEY_LEN, i); /* the beginning is compared */
+		ck_assert(!runtime_erred(runtime, key));
+	}
+	ck_assert(runtime_erred(runtime, key));
+	ck_assert_ptr_nonnull(runtime->probe); /* is it ready at all? */
+	ck_assert(!runtime_erred(runtime, key)); /* it begins anew */
+	snprintf(key, sizeof(key), "%0*x", RUNTIME_ERRED_KEY_LEN, 0);
+	ck_assert(!runtime_erred(runtime, key)); /* forgotten */
+	ck_assert(!runtime_erred(runtime, "short"));
+	rig_close(&rig);
+}
+END_TEST
+
 /* A name that is not configured is refused with those that are, the similar one, and in one wording wherever it is said. */
 START_TEST(unknown_names_are_refused)
 {
@@ -571,6 +595,7 @@ int main(void)
 	tcase_add_test(cases, hashing_leaves_the_pool_to_others);
 	tcase_add_test(cases, what_is_not_known_is_not_claimed);
 	tcase_add_test(cases, records_kept_are_bounded);
+	tcase_add_test(cases, a_second_500_is_known);
 	tcase_add_test(cases, unknown_names_are_refused);
 	tcase_add_test(cases, views_tell_the_truth);
 	tcase_add_test(cases, connect_limit_holds);

@@ -143,6 +143,8 @@ START_TEST(refusals_are_known)
 		{500, "Structured output is not available", true},
 		{501, "json_object", true},
 		{400, "{\"error\":{\"message\":\"the prompt has 9 tokens and the context holds 8\",\"code\":\"context_length_exceeded\"}}", false},
+		{400, "Field with key llm.prediction.seed does not satisfy the schema", false}, /* of settings */
+		{400, "Field with key llm.prediction.structured does not satisfy the schema", true},
 		{400, "", false},
 		{404, "no schema here", false},
 		{401, "schema", false},
