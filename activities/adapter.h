@@ -41,6 +41,7 @@ struct inference_request {
 	const struct json *sampling; /* whole, by our names: {temperature, topP, …} */
 	double context_length; /* that the configuration asks for; 0: it does not say */
 	unsigned without; /* WITHOUT_STREAM_OPTIONS or 0 */
+	const char *salt; /* take nothing from the cache of prefixes, in the adapter's way (adapter_bypass): hexadecimal digits that no other request has. NULL: it may */
 };
 
 /* What the probes of a runtime have told. */
@@ -86,6 +87,14 @@ struct adapter_count {
 	bool (*read)(struct arena *arena, struct bytes body, const char **text, double *tokens); /* false: not understood */
 };
 
+/* How a request gets past the runtime's cache of prefixes. */
+struct adapter_bypass {
+	const char *name; /* what is done: the field of the request or the path, as reports say it. NULL: nothing can be */
+	const char *path; /* POST it before each request, it must answer 200. NULL: make_request() says it, where there is a salt */
+	bool is_salted; /* the request carries the salt */
+	const char *why_not; /* without a name; follows "phase uncached: runtime r (kind k) " */
+};
+
 enum adapter_stream { STREAM_SSE, STREAM_LINES };
 
 struct runtime_adapter {
@@ -96,6 +105,7 @@ struct runtime_adapter {
 	bool has_end_marker; /* a stream that ends without it was cut off */
 	struct adapter_probe probes[ADAPTER_PROBES_MAX];
 	struct adapter_count count[ADAPTER_COUNT_STEPS_MAX];
+	struct adapter_bypass bypass;
 	const struct sampling_field *sampling; /* ends with {NULL} */
 	/* Why a value of a field that the kind has cannot be; NULL: it can. NULL: all can. */
 	const char *(*refuse_sampling)(const char *name, const struct json *value);

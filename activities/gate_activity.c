@@ -44,6 +44,8 @@ static struct json *make_output(struct gate_work *own, const char *outcome)
 	json_set_text(arena, output, "outcome", outcome);
 	json_set_text(arena, output, "runtime", own->inference.runtime->config.name);
 	json_set_boolean(arena, output, "schema", own->inference.schema != NULL);
+	if (own->inference.salt != NULL) /* what was done for this one is in its attempt's record */
+		json_set_text(arena, output, "cacheBypass", own->inference.runtime->adapter->bypass.name);
 	return output;
 }
 
@@ -175,9 +177,16 @@ static bool refuse_phases(const struct runtime *runtime, const struct json *plan
 	const struct json *phases = json_get(plan, "phases");
 	double width = json_get_number(plan, "concurrent", 1);
 
-	for (size_t i = 0; i < json_count(phases); i++)
-		if (strcmp(json_at(phases, i)->string.text, "reload") == 0 && runtime->supervisor == NULL)
+	for (size_t i = 0; i < json_count(phases); i++) {
+		const char *phase = json_at(phases, i)->string.text;
+
+		if (strcmp(phase, "reload") == 0 && runtime->supervisor == NULL)
 			return error_set(error, ERR_INVALID, "phase reload: the daemon does not launch runtime %s (launch), so it cannot load it anew", runtime->config.name) != 0;
+		if (strcmp(phase, "uncached") == 0 && runtime->adapter->bypass.name == NULL)
+			return error_set(error, ERR_INVALID, "phase uncached: runtime %s (kind %s) %s", runtime->config.name, runtime->config.kind, runtime->adapter->bypass.why_not) != 0;
+		if (strcmp(phase, "withoutSchema") == 0 && json_get(plan, "schema") == NULL)
+			return error_set(error, ERR_INVALID, "phase withoutSchema: the request has no schema, so there is nothing to leave out; give it one, or leave the phase out") != 0;
+	}
 	/* Before `auto` is known, as after a restart, it counts as one; the next request of the gate is held against what was told then. */
 	if (width > runtime->queue.concurrency && !(runtime->config.concurrency_auto && runtime->configuration == NULL))
 		return error_set(error, ERR_INVALID, "concurrent %.0f: runtime %s takes %u requests at once (concurrency)", width, runtime->config.name, runtime->queue.concurrency) != 0;
@@ -235,6 +244,7 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 	own->inference.sampling = sampling;
 	own->inference.on_slot = json_get_boolean(ask, "reload", false) ? reload_first : inference_send;
 	own->inference.on_done = on_done;
+	own->inference.uncached = strcmp(phase, "uncached") == 0;
 	own->inference.slot.solo = make_key(arena, activity, json_get(plan, "phases") != NULL);
 	if (strcmp(phase, "concurrent") == 0)
 		own->inference.slot.solo_width = (unsigned)json_get_number(plan, "concurrent", 1);

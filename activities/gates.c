@@ -54,6 +54,14 @@ static const char *cache_path_of(const struct inference *inference)
 	return inference->answer.cached_tokens > 0 ? "prefix" : inference->answer.cached_tokens == 0 ? "none" : "unknown";
 }
 
+/* A gate that measured both paths, and found no other answer on the second one, holds for both. */
+static bool is_cache_path(const char *measured, const char *path)
+{
+	if (measured != NULL && strcmp(measured, "any") == 0)
+		return strcmp(path, "unknown") != 0;
+	return measured != NULL && strcmp(measured, path) == 0;
+}
+
 static void add_if(struct arena *arena, struct json *differs, bool differ, const char *name)
 {
 	if (differ)
@@ -76,7 +84,7 @@ static struct json *compare(const struct inference *inference, const struct json
 	add_if(arena, differs, json_get_number(conditions, "requestsInFlight", 1) < slot_company_max(&inference->slot), "requestsInFlight");
 	/* The same configuration in another process is what the comparison is about; where nothing tells one from the other, neither do we. */
 	add_if(arena, differs, strcmp(instance != NULL ? instance : "", inference->instance.id) != 0, "instance");
-	add_if(arena, differs, cache == NULL || strcmp(cache, cache_path_of(inference)) != 0, "cachePath");
+	add_if(arena, differs, !is_cache_path(cache, cache_path_of(inference)), "cachePath");
 	return differs;
 }
 

@@ -15,7 +15,7 @@
 
 #define INTEGER_MAX 9007199254740991.0 /* 2^53 - 1 */
 
-enum { SEED_DIGITS_MAX = 16, WAITED_TOLD_MIN_US = 1000 };
+enum { SEED_DIGITS_MAX = 16, WAITED_TOLD_MIN_US = 1000, SALT_LEN = 32 /* of hexadecimal digits, half a digest: nobody has it by chance */ };
 
 /* ---- Sampling ---- */
 
@@ -227,6 +227,14 @@ static void write_record(struct inference *inference)
 
 		json_add(arena, left_out, json_text(arena, "stream_options"));
 		json_set(arena, record, "leftOut", left_out);
+	}
+	if (inference->salt != NULL) {
+		const struct adapter_bypass *bypass = &inference->runtime->adapter->bypass;
+		struct json *cache = json_object(arena);
+
+		json_set_text(arena, cache, "bypass", bypass->name);
+		json_set_text(arena, cache, "salt", bypass->is_salted ? inference->salt : NULL);
+		json_set(arena, record, "cache", cache);
 	}
 	write_effective(inference, record);
 	write_watch(inference, record);
@@ -699,7 +707,7 @@ static bool watch_piece(struct inference *inference)
 
 /* ---- The schema ladder ---- */
 
-static void send_request(struct inference *inference);
+static void begin_request(struct inference *inference);
 
 /* The runtime does not take what it was told of the schema: an error with status or, before any text, within the stream. */
 static bool schema_was_refused(const struct inference *inference)
@@ -759,7 +767,7 @@ static void step_down(struct inference *inference)
 	answer_init(&inference->answer);
 	inference->body_kind = BODY_UNSEEN;
 	stage_enter(work, &work->activity->result.stages.dispatch);
-	send_request(inference);
+	begin_request(inference);
 }
 
 /* ---- The end of a transfer ---- */
@@ -830,9 +838,18 @@ static void on_phase_due(struct deadline *deadline)
 		end_counting(inference);
 		return;
 	}
+	if (inference->phase_kind == PHASE_EMPTY) {
+		stop_counting(inference);
+		inference->salt = NULL;
+		leave_wire(inference);
+		fail(inference, FAILURE_TIMED_OUT, "runtime %s: its cache was not emptied within %d ms (POST %s, PROBE_TIMEOUT_MS)", config->name, PROBE_TIMEOUT_MS,
+		     runtime->adapter->bypass.path);
+		return;
+	}
 	transfer_cancel(&inference->transfer);
 	switch (inference->phase_kind) {
 	case PHASE_COUNT:
+	case PHASE_EMPTY:
 	case PHASE_END:
 		inference->transfer.end = TRANSFER_BROKEN;
 		conclude(inference);
@@ -964,6 +981,7 @@ static struct inference_request request_of(const struct inference *inference)
 		.sampling = inference->sampling,
 		.context_length = inference->runtime->config.context_length,
 		.without = inference->without,
+		.salt = inference->salt,
 	};
 }
 
@@ -1028,6 +1046,98 @@ static void send_request(struct inference *inference)
 	deadline_start(inference->total, runtime->config.total_ms);
 }
 
+/* ---- Past the runtime's cache ---- */
+
+/* What a gate asks without the cache is worth nothing if something came from there all the same, so it is not asked then. */
+static void on_emptied(struct transfer *transfer)
+{
+	struct inference *inference = transfer->owner;
+	const struct runtime *runtime = inference->runtime;
+	bool reached = transfer->end == TRANSFER_COMPLETE;
+	int status = transfer->status;
+	char why[ACTIVITY_DETAIL_MAX];
+
+	detail_set(why, "%s", transfer->detail);
+	transfer_close(transfer);
+	inference->salt = reached && status == 200 ? inference->salt : NULL; /* the record says what was done, not what was tried */
+	inference->counting = false;
+	deadline_stop(inference->phase);
+	if (reached && status == 200) {
+		send_request(inference);
+		return;
+	}
+	leave_wire(inference);
+	if (!reached)
+		fail(inference, FAILURE_UNREACHABLE, "runtime %s cannot be reached at %s to empty its cache: %s", runtime->config.name, runtime->config.url, why);
+	else
+		fail(inference, status == 404 || status == 405 ? FAILURE_CONFIGURATION : FAILURE_RUNTIME_ERROR,
+		     "runtime %s did not empty its cache: POST %s was answered with %d%s", runtime->config.name, runtime->adapter->bypass.path, status,
+		     status == 400 ? "; something else is in flight there" : "");
+}
+
+static void on_errand_connecting(struct transfer *transfer)
+{
+	struct inference *inference = transfer->owner;
+
+	if (inference->recheck_state == RECHECK_NONE)
+		start_recheck(inference);
+}
+
+static void empty_cache(struct inference *inference)
+{
+	struct runtime *runtime = inference->runtime;
+	struct arena *arena = &inference->work->activity->arena;
+	struct error error;
+
+	inference->count_transfer = (struct transfer){
+		.method = "POST",
+		.url = arena_printf(arena, "%s%s", runtime->config.url, runtime->adapter->bypass.path),
+		.headers = runtime_headers(runtime, arena, "Content-Type: application/json\n"),
+		.has_body = true,
+		.body_max = PROBE_BODY_MAX,
+		.secrets = &runtime->secrets,
+		.on_connecting = on_errand_connecting,
+		.on_done = on_emptied,
+		.owner = inference,
+	};
+	if (transfer_start(inference->work->activities->curl, &inference->count_transfer, &error) != 0) {
+		transfer_close(&inference->count_transfer);
+		leave_wire(inference);
+		fail(inference, FAILURE_CONFIGURATION, "%s", error.message);
+		return;
+	}
+	inference->state = INFERENCE_COUNTING;
+	inference->counting = true;
+	inference->phase_kind = PHASE_EMPTY;
+	if (inference->phase == NULL)
+		inference->phase = deadline_new(inference->work->activities, on_phase_due, inference);
+	deadline_start(inference->phase, PROBE_TIMEOUT_MS);
+}
+
+/* Each request has a salt of its own: also the next one of an attempt, since a server may have begun with the one before. */
+static void begin_request(struct inference *inference)
+{
+	const struct activity *activity = inference->work->activity;
+	const struct activity_ports *ports = &inference->work->activities->ports;
+	struct arena *arena = &inference->work->activity->arena;
+	char hex[DIGEST_HEX_LEN + 1];
+	struct digest digest;
+
+	inference->sent++;
+	if (!inference->uncached) {
+		send_request(inference);
+		return;
+	}
+	digest = digest_of(bytes_text(arena_printf(arena, "%s %s %u %u %lld", activity->run_id, activity->step_id, activity->attempt, inference->sent,
+						   (long long)ports->wall_ms(ports->arg))));
+	digest_hex(&digest, hex);
+	inference->salt = arena_text_len(arena, hex, SALT_LEN);
+	if (inference->runtime->adapter->bypass.path != NULL)
+		empty_cache(inference);
+	else
+		send_request(inference);
+}
+
 /* ---- Counting the prompt ---- */
 
 static void count_step(struct inference *inference);
@@ -1044,7 +1154,7 @@ static void end_counting(struct inference *inference)
 		     inference->counted_tokens, length);
 		return;
 	}
-	send_request(inference);
+	begin_request(inference);
 }
 
 static void on_counted(struct transfer *transfer)
@@ -1068,14 +1178,6 @@ static void on_counted(struct transfer *transfer)
 	count_step(inference);
 }
 
-static void on_count_connecting(struct transfer *transfer)
-{
-	struct inference *inference = transfer->owner;
-
-	if (inference->recheck_state == RECHECK_NONE)
-		start_recheck(inference);
-}
-
 static void count_step(struct inference *inference)
 {
 	struct runtime *runtime = inference->runtime;
@@ -1096,7 +1198,7 @@ static void count_step(struct inference *inference)
 		.has_body = true,
 		.body_max = ACTIVITY_BODY_MAX,
 		.secrets = &runtime->secrets,
-		.on_connecting = on_count_connecting,
+		.on_connecting = on_errand_connecting,
 		.on_done = on_counted,
 		.owner = inference,
 	};
@@ -1143,7 +1245,7 @@ static void on_configured(struct configuration_wait *wait)
 		inference->plain = schema_plain(&inference->work->activity->arena, inference->schema);
 	inference->without = inference->runtime->without;
 	if (inference->runtime->adapter->count[0].path == NULL || inference->runtime->cannot_count) {
-		send_request(inference);
+		begin_request(inference);
 		return;
 	}
 	inference->state = INFERENCE_COUNTING;

@@ -5,7 +5,7 @@
  *        │          │             │            │        ▲ └─┤ something was refused: sent again without it (schema_ladder.h)
  *        └──────────┴─────────────┴────────────┴──────────┴─────────┴──▶ over, by inference_cancel() or a failure
  *
- * While the answer comes, stream_watch.h looks whether it can still become good. Counting only where the runtime can. Confirming: the answer is one of the runtime that was asked, as far as can be told.
+ * While the answer comes, stream_watch.h looks whether it can still become good. Counting only where the runtime can; a cache that is to be emptied is emptied behind it, and counting until that is done. Confirming: the answer is one of the runtime that was asked, as far as can be told.
  *
  * The slot is given back when the transfer is over: reading and grounding an answer keeps nobody waiting. A further attempt
  * can begin only after that, when the connection of this one is gone. New here? Read inference_start(), then on_data(). */
@@ -47,6 +47,7 @@ struct inference {
 	const struct json *judge; /* what the answer is held against in the end, its members sorted; NULL: nothing. The watch stops what it must refuse */
 	const struct json *judge_except; /* the part of it that accepts everything here, or NULL */
 	struct json *sampling; /* from inference_sampling() */
+	bool uncached; /* nothing of it is to come from the runtime's cache; only where the adapter has a bypass */
 	const struct json *required; /* `requireClass`: a class, or {class, mayDiffer}; NULL: none. By inference_require() */
 	const struct json *priority; /* 0 to PRIORITY_MAX, as inference_priority() takes it; NULL or not one: the runtime's */
 	inference_cb on_slot; /* fill in `messages`, now or later; then inference_send() or inference_end() */
@@ -72,8 +73,10 @@ struct inference {
 	enum { RECHECK_NONE, RECHECK_OUT, RECHECK_DONE } recheck_state;
 	bool asked_again; /* after the answer */
 	unsigned without; /* WITHOUT_…, of the request */
-	struct transfer count_transfer;
-	bool counting;
+	struct transfer count_transfer; /* also of what empties the cache */
+	bool counting; /* it is out */
+	const char *salt; /* of the request, and of one before which the cache was emptied; NULL: it may use the cache */
+	unsigned sent; /* requests of this attempt, those that were refused included */
 	size_t count_index;
 	const char *count_text;
 	double counted_tokens; /* negative: not counted */
@@ -84,7 +87,7 @@ struct inference {
 	long connections; /* of the requests before this one */
 	unsigned sent_again; /* by curl, since a reused connection broke before any byte came */
 	struct deadline *phase, *total;
-	enum { PHASE_COUNT, PHASE_CONNECT, PHASE_FIRST_TOKEN, PHASE_TOKENS, PHASE_END } phase_kind;
+	enum { PHASE_COUNT, PHASE_EMPTY, PHASE_CONNECT, PHASE_FIRST_TOKEN, PHASE_TOKENS, PHASE_END } phase_kind;
 	struct sse sse;
 	struct lines lines;
 	bool sse_open; /* both */

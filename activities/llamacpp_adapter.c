@@ -36,7 +36,7 @@ static struct json *make_request(struct arena *arena, const struct inference_req
 	chat_map_top_k(arena, body, 0);
 	chat_list_stops(arena, body);
 	/* Its default, said aloud: what is on stands in the request (C75). */
-	json_set_boolean(arena, body, "cache_prompt", true);
+	json_set_boolean(arena, body, "cache_prompt", request->salt == NULL);
 	chat_set_schema(arena, body, request);
 	return body;
 }
@@ -160,6 +160,7 @@ const struct runtime_adapter llamacpp_adapter = {
 		},
 	.count = {{.path = "/apply-template", .make_body = make_prompt, .read = read_prompt},
 		  {.path = "/tokenize", .make_body = make_tokens, .read = read_tokens}},
+	.bypass = {.name = "cache_prompt"},
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

@@ -212,6 +212,7 @@ const struct runtime_adapter lmstudio_adapter = {
 			{.path = "/api/v0/models", .read = read_v0_models},
 			{.path = "/api/v0/chat/completions", .make_body = make_token, .generates = true, .read = read_token},
 		},
+	.bypass = {.why_not = "keeps its cache as long as its model is loaded; load it anew instead (phase reload, where the daemon launches it)"},
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

@@ -290,6 +290,7 @@ const struct runtime_adapter ollama_adapter = {
 			{.path = "/api/show", .make_body = make_show, .read = read_show},
 			{.path = "/api/ps", .read = read_loaded},
 		},
+	.bypass = {.why_not = "asks for the cache in each request itself (cache_prompt); load it anew instead (phase reload, where the daemon launches it)"},
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

@@ -81,6 +81,7 @@ const struct runtime_adapter openai_adapter = {
 	.kind = "openai",
 	.request_path = CHAT_PATH,
 	.probes = {{.path = "/v1/models", .read = chat_read_models}, {.path = "/version", .read = chat_read_version}},
+	.bypass = {.why_not = "has no field or path that every server of its kind knows to get past a cache; name the server's own kind"},
 	.sampling = sampling,
 	.make_request = make_request,
 	.read_event = chat_read_event,

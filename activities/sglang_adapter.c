@@ -84,6 +84,7 @@ const struct runtime_adapter sglang_adapter = {
 			{.path = "/get_model_info", .read = read_model_info},
 			{.path = "/model_info", .read = read_model_info},
 		},
+	.bypass = {.name = "flush_cache", .path = "/flush_cache"}, /* it knows a salt as well, but only newer ones do */
 	.sampling = sampling,
 	.make_request = make_request,
 	.read_event = chat_read_event,

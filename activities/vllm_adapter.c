@@ -32,6 +32,7 @@ static struct json *make_request(struct arena *arena, const struct inference_req
 
 	chat_map_top_k(arena, body, 0);
 	chat_set_schema(arena, body, request);
+	json_set_text(arena, body, "cache_salt", request->salt);
 	return body;
 }
 
@@ -163,6 +164,7 @@ const struct runtime_adapter vllm_adapter = {
 			{.path = "/tokenizer_info", .read = read_tokenizer},
 		},
 	.count = {{.path = "/tokenize", .make_body = make_count, .read = read_count}},
+	.bypass = {.name = "cache_salt", .is_salted = true},
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

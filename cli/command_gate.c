@@ -72,7 +72,7 @@ static int read_phases(struct command *command, struct json *input)
 		while (k < sizeof known / sizeof *known && (strlen(known[k]) != len || strncmp(known[k], text, len) != 0))
 			k++;
 		if (k == sizeof known / sizeof *known)
-			return command_fail(command, STATUS_USAGE, NULL, "--phases %.*s: interleaved, withoutSchema, concurrent and reload are possible, with commas between", (int)len, text);
+			return command_fail(command, STATUS_USAGE, NULL, "--phases %.*s: interleaved, uncached, withoutSchema, concurrent and reload are possible, with commas between", (int)len, text);
 		has_concurrent |= strcmp(known[k], "concurrent") == 0;
 		json_add(&command->arena, phases, json_text(&command->arena, known[k]));
 		text += len + (text[len] == ',');
@@ -157,8 +157,9 @@ static void print_phases(struct command *command, const struct json *report)
 	buffer_init(&text, 4096);
 	for (size_t i = 0; i < json_count(phases); i++) {
 		const struct json *phase = phases->object.members[i].value;
-		buffer_printf(&text, "%s%s %.0f of %.0f answered, %.0f distinct", i == 0 ? "" : "; ", phases->object.members[i].name, json_get_number(phase, "answered", 0),
-			      json_get_number(phase, "asked", 0), json_get_number(phase, "distinct", 0));
+		const char *bypass = json_get_text(phase, "cacheBypass");
+		buffer_printf(&text, "%s%s%s%s%s %.0f of %.0f answered, %.0f distinct", i == 0 ? "" : "; ", phases->object.members[i].name, bypass != NULL ? " (" : "", bypass != NULL ? bypass : "",
+			      bypass != NULL ? ")" : "", json_get_number(phase, "answered", 0), json_get_number(phase, "asked", 0), json_get_number(phase, "distinct", 0));
 	}
 	output_line(&command->output, "phases      %s", buffer_text(&text));
 	buffer_close(&text);
@@ -189,7 +190,7 @@ static void print_report(struct command *command, const struct json *report)
 	output_line(&command->output, "conditions  %s in flight, %s schema, cache %s", json_get_number(json_get(report, "conditions"), "requestsInFlight", 1) > 1 ?
 			arena_printf(arena, "one request, and %.0f together,", json_get_number(json_get(report, "conditions"), "requestsInFlight", 1)) : "one request",
 		    json_get_boolean(json_get(report, "conditions"), "schema", false) ? "with a" : "no",
-		    cache == NULL || strcmp(cache, "unknown") == 0 ? "not told" : strcmp(cache, "none") == 0 ? "not used" : "used");
+		    cache == NULL || strcmp(cache, "unknown") == 0 ? "not told" : strcmp(cache, "none") == 0 ? "not used" : strcmp(cache, "any") == 0 ? "used or not" : "used");
 	if (json_get(report, "firstDifference") != NULL)
 		output_line(&command->output, "difference  from byte %.0f on", json_get_number(report, "firstDifference", 0));
 	if (configuration != NULL)

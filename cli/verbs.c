@@ -118,7 +118,7 @@ static const struct option_rule gate_options[] = {
 	{"request", 0, "FILE", "what to ask: {messages or prompt, schema?, sampling?} as JSON or YAML (default: an extraction from a section of ours)", false},
 	{"requests", 'n', "N", "identical requests, 2 to 1000 (default 20)", false},
 	{"seeds", 0, "N", "further requests with another seed each, 0 to 20 (default 2): a seed that changes nothing is told", false},
-	{"phases", 0, "P,…", "measure these as well, each with as many requests: interleaved (another prompt before each), withoutSchema, concurrent, reload (before and after; of a launched runtime)", false},
+	{"phases", 0, "P,…", "measure these as well, each with as many requests: interleaved (another prompt before each), uncached (nothing from the runtime's cache of prefixes; llamacpp, sglang, vllm), withoutSchema, concurrent, reload (before and after; of a launched runtime)", false},
 	{"concurrent", 0, "N", "so many in flight at once in the concurrent phase, which it asks for; 2 to 64 (default 4)", false},
 	{"between", 0, "PROMPT", "ask this between two identical requests, which changes what the runtime's cache holds", true},
 	{"id", 0, "ID", "the run's id (default: a new one)", false},

@@ -228,6 +228,65 @@ await test('phases: each asked as often, compared with each other, and details b
 	equal([report.class, report.distinct, report.phases.withoutSchema.distinct, report.verdicts], ['byte-stable', 1, 3, ['reproducible', 'stable-with-schema-only']], 'schema');
 });
 
+await test('uncached: asked past the cache, in the way of each kind that can; what was done is on record for each request', async () => {
+	for (const [kind, bypass] of [['vllm', 'cache_salt'], ['llamacpp', 'cache_prompt'], ['sglang', 'flush_cache']]) {
+		const own = await startSimulator('--kind', kind), options = kind === 'vllm' ? { promptTokensDetails: true } : {};
+		const one = await new Daemon(`gate-uncached-${kind}`, { runtimes: { r: runtimeOf({ kind, url: own.url, concurrency: 1, retry: { attempts: 1 } }) } }).start();
+		// A prompt that the cache has seen gets A, others B.
+		await own.script({ options, answer: { mode: 'cachePath', answers: [{ text: '{"a":1}' }, { text: '{"a":2}' }] } });
+		let done = one.cli('gate', 'r', '-n', '3', '--seeds', '0', '--phases', 'uncached', '-o', 'json'), report = done.json();
+		equal([done.code, report.class, report.requests, report.verdicts], [24, 'unstable', 3, ['cold-start-differs', '2-distinct', 'cache-path-differs', 'stable-uncached-only']], kind);
+		equal(report.phases, { cold: { answered: 1, asked: 1, distinct: 1 }, uncached: { answered: 3, asked: 3, cacheBypass: bypass, distinct: 1 }, warm: { answered: 2, asked: 2, distinct: 1 } }, `${kind}: phases`);
+		const { run } = await one.get(`/v1/gates/${report.gate}`);
+		const caches = (await one.events(run)).filter(entry => entry.kind === 'attempt.succeeded').map(entry => JSON.parse(one.content(entry.data.record)).cache);
+		equal(caches.map(cache => cache?.bypass), [undefined, undefined, undefined, bypass, bypass, bypass], `${kind}: what was done`);
+		equal(new Set(caches.slice(3).map(cache => cache.salt)).size, bypass === 'cache_salt' ? 3 : 1, `${kind}: a salt of its own for each`);
+		equal(one.cli('replay', run).code, 0, `${kind}: replay`);
+		// The same answer on both paths: it holds for facts with and without a cached prefix.
+		await own.script({ options, answer: { mode: 'fixed', answers: [{ text: '{"facts":[]}' }] } });
+		done = one.cli('gate', 'r', '-n', '3', '--seeds', '0', '--phases', 'uncached', '-o', 'json');
+		report = done.json();
+		equal([done.code, report.class, report.conditions.cachePath, report.verdicts], [0, 'byte-stable', kind === 'sglang' ? report.conditions.cachePath : 'any', ['reproducible']], `${kind}: both paths`);
+		match(one.cli('gate', 'r', '-n', '2', '--seeds', '0', '--phases', 'uncached').stdout, new RegExp(`^phases .*uncached \\(${bypass}\\) 2 of 2 answered, 1 distinct`, 'm'), `${kind}: as text`);
+		await one.stop();
+		await own.stop();
+	}
+	for (const [kind, why] of [['simulator', 'has no field or path'], ['openai', 'has no field or path'], ['lmstudio', 'keeps its cache as long'], ['ollama', 'asks for the cache in each request']]) {
+		const one = await new Daemon(`gate-cached-${kind}`, { runtimes: { r: runtimeOf({ kind, url: 'http://127.0.0.1:1' }) } }).start();
+		match(one.cli('gate', 'r', '--phases', 'uncached').stderr, new RegExp(`phase uncached: runtime r \\(kind ${kind}\\) ${why}`), `${kind} says why not`);
+		await one.stop();
+	}
+});
+
+await test('a cache that is not emptied is not measured: something else in flight, no such path', async () => {
+	const own = await startSimulator('--kind', 'sglang'), other = await startSimulator('--kind', 'llamacpp');
+	const one = await new Daemon('gate-unflushed', { runtimes: { r: runtimeOf({ kind: 'sglang', url: own.url, retry: { attempts: 1 } }), o: runtimeOf({ kind: 'sglang', url: other.url, retry: { attempts: 1 } }) } }).start();
+	await own.script({ ...answers('{"a":1}') });
+	const asked = async (id, runtime) => {
+		await one.post('/v1/gates', { runtime, requests: 2, seeds: 0, phases: ['uncached'], id }, 201);
+		const { output } = await one.ended(id, 30_000);
+		return [output.class, output.phases.uncached, (await one.events(id)).filter(entry => entry.kind === 'attempt.failed').map(entry => entry.data.class)];
+	};
+	await own.script({ cadence: { firstByteMs: 600_000 } });
+	const body = { model: 'reprise-sim', messages: [{ role: 'user', content: 'Something else.' }], max_tokens: 5 }, called = new AbortController();
+	const foreign = fetch(`${own.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body), signal: called.signal }).catch(() => {});
+	await until('it is in flight', async () => (await own.state()).inFlight === 1, 10_000, 5);
+	await own.script({ ...answers('{"a":1}') });
+	equal(await asked('busy', 'r'), ['byte-stable', { answered: 0, asked: 2, distinct: 0 }, ['runtime-error', 'runtime-error']], 'somebody else is asking');
+	called.abort();
+	await foreign;
+	equal((await asked('no-path', 'o'))[1], { answered: 0, asked: 2, distinct: 0 }, 'no such path');
+	await one.stop();
+	await Promise.all([own.stop(), other.stop()]);
+});
+
+await test('a phase without a schema needs a request that has one', async () => {
+	const file = join(daemon.folder, 'bare.json'), before = (await sim.state()).requests;
+	writeFileSync(file, JSON.stringify({ prompt: 'Say a.' }));
+	match(gate('one', '--request', file, '-n', '2', '--phases', 'withoutSchema').stderr, /phase withoutSchema: the request has no schema, so there is nothing to leave out; give it one, or leave the phase out/, 'said');
+	equal((await sim.state()).requests, before, 'and nothing was asked');
+});
+
 await test('a gate with several in flight counts for work that has several in flight; solo-only for work alone', async () => {
 	await sim.script({});
 	const own = new Daemon('gate-width', { runtimes: { r: runtimeOf({ concurrency: 3 }) } });

@@ -134,7 +134,7 @@ static bool check_phases(const struct json *phases, struct error *error)
 			known |= strcmp(json_at(phases, i)->string.text, names[k]) == 0;
 	}
 	if (!known)
-		error_set(error, ERR_INVALID, "phases is not an array of interleaved, withoutSchema, concurrent and reload");
+		error_set(error, ERR_INVALID, "phases is not an array of interleaved, uncached, withoutSchema, concurrent and reload");
 	return known;
 }
 
@@ -160,6 +160,8 @@ static struct json *make_groups(struct arena *arena, struct json *plan, const st
 		add_ask(arena, asks, "between", i);
 		add_ask(arena, asks, "interleaved", i);
 	}
+	for (unsigned i = 0; has_phase(phases, "uncached") && i < requests; i++)
+		add_ask(arena, asks, "uncached", i);
 	for (unsigned i = 0; has_phase(phases, "withoutSchema") && json_get(plan, "schema") && i < requests; i++)
 		add_ask(arena, asks, "withoutSchema", i);
 	for (unsigned i = 0; i < seeds; i++)
@@ -395,18 +397,20 @@ static struct json *lengths_json(struct arena *arena, const struct json *asks)
 
 static struct json *phases_json(struct arena *arena, const struct json *asks)
 {
-	static const char *const phases[] = {"before", "cold", "warm", "between", "interleaved", "withoutSchema", "concurrent", "seed"};
+	static const char *const phases[] = {"before", "cold", "warm", "between", "interleaved", "uncached", "withoutSchema", "concurrent", "seed"};
 	struct json *json = json_object(arena);
 
 	for (size_t p = 0; p < COUNT_OF(phases); p++) {
 		struct answer_counts counts = {.items = arena_alloc(arena, (json_count(asks) + 1) * sizeof *counts.items)};
 		struct json *phase = json_object(arena);
+		const char *bypass = NULL;
 		unsigned asked = 0, answered = 0;
 		for (size_t i = 0; i < json_count(asks); i++) {
 			const struct json *ask = json_at(asks, i);
 			if (!is_phase(ask, phases[p]))
 				continue;
 			asked++;
+			bypass = bypass ? bypass : json_get_text(ask, "cacheBypass");
 			answered += is_answered(ask);
 			if (is_answered(ask))
 				count_answer(&counts, ask, "textDigest", i);
@@ -416,6 +420,7 @@ static struct json *phases_json(struct arena *arena, const struct json *asks)
 		json_set_number(arena, phase, "asked", asked);
 		json_set_number(arena, phase, "answered", answered);
 		json_set_number(arena, phase, "distinct", (double)counts.count);
+		json_set_text(arena, phase, "cacheBypass", bypass);
 		json_set(arena, json, phases[p], phase);
 	}
 	return json;
@@ -568,14 +573,38 @@ static unsigned count_distinct(struct arena *arena, const struct json *asks, con
 	return (unsigned)counts.count;
 }
 
+/* Of the requests that were asked past the cache: did one take something from there all the same? */
+static bool used_cache(const struct json *asks)
+{
+	for (size_t i = 0; i < json_count(asks); i++)
+		if (is_phase(json_at(asks, i), "uncached") && json_get_number(json_at(asks, i), "cachedTokens", 0) > 0)
+			return true;
+	return false;
+}
+
+/* With and without the cache: the class holds on both paths where both were measured and no request past the cache got another answer. */
+static const char *measured_cache_path(const struct json *asks, const struct verdict *verdict, const struct answer_counts *counts, const struct answer_counts *json_counts)
+{
+	const char *path = cache_path(asks);
+	bool as_json = verdict->class == CLASS_JSON_STABLE;
+	unsigned asked, answered, others = count_others(asks, as_json ? json_counts : counts, "uncached", as_json ? "jsonDigest" : "textDigest", &asked, &answered);
+	bool is_stable = as_json || verdict->class == CLASS_BYTE_STABLE || verdict->class == CLASS_SOLO_ONLY;
+
+	return strcmp(path, "prefix") == 0 && is_stable && asked > 0 && answered == asked && others == 0 && !used_cache(asks) ? "any" : path;
+}
+
 /* What the phases tell against each other. */
 static void add_phase_verdicts(struct arena *arena, struct json *verdicts, const struct json *asks, const struct answer_counts *counts)
 {
-	const char *warm = only_answer(asks, "warm"), *interleaved = only_answer(asks, "interleaved");
-	unsigned asked, answered, bare = count_distinct(arena, asks, "withoutSchema");
+	const char *warm = only_answer(asks, "warm"), *interleaved = only_answer(asks, "interleaved"), *uncached = only_answer(asks, "uncached");
+	unsigned asked, answered, bare = count_distinct(arena, asks, "withoutSchema"), fresh = count_distinct(arena, asks, "uncached");
 
-	if (warm && interleaved && strcmp(warm, interleaved) != 0)
+	if (warm && ((interleaved && strcmp(warm, interleaved) != 0) || fresh > 1 || (uncached && strcmp(warm, uncached) != 0)))
 		json_add(arena, verdicts, json_text(arena, "cache-path-differs"));
+	if (fresh == 1 && counts->count > 1)
+		json_add(arena, verdicts, json_text(arena, "stable-uncached-only"));
+	if (used_cache(asks))
+		json_add(arena, verdicts, json_text(arena, "cache-not-bypassed"));
 	if (counts->count > 0 && count_others(asks, counts, "before", "textDigest", &asked, &answered) > 0)
 		json_add(arena, verdicts, json_text(arena, "reload-differs"));
 	if (counts->count > 0 && count_others(asks, counts, "concurrent", "textDigest", &asked, &answered) > 0)
@@ -678,7 +707,7 @@ const struct json *gate_report(struct arena *arena, const struct json *asks, int
 	json_set(arena, report, "verdicts", verdicts_json(arena, asks, &counts, &verdict));
 	json_set_number(arena, conditions, "requestsInFlight", together);
 	json_set_boolean(arena, conditions, "schema", schema);
-	json_set_text(arena, conditions, "cachePath", cache_path(asks));
+	json_set_text(arena, conditions, "cachePath", measured_cache_path(asks, &verdict, &counts, &json_counts));
 	json_set_text(arena, conditions, "instance", agreed(asks, "instance", &ignored));
 	json_set_text(arena, conditions, "instanceBasis", agreed(asks, "instanceBasis", &ignored));
 	json_set(arena, report, "conditions", conditions);

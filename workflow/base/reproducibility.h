@@ -42,21 +42,21 @@ bool reproducibility_holds(enum reproducibility_class measured, enum reproducibi
  * were: 0 of 20 leaves 13.9 %. 1 when asked is 0. Source: C. Clopper and E. Pearson, Biometrika 26 (1934). */
 double reproducibility_upper_bound(unsigned different, unsigned asked);
 
-/* Phases that are measured where they are asked for, beside cold, warm and seed: the same request with another prompt before each; without its schema;
- * several of it in flight at once; and before the runtime is loaded anew, so that cold is the first one after it. */
-#define GATE_PHASES "interleaved", "withoutSchema", "concurrent", "reload"
+/* Phases that are measured where they are asked for, beside cold, warm and seed: the same request with another prompt before each; without its schema; with
+ * nothing from the runtime's cache of prefixes; several of it in flight at once; and before the runtime is loaded anew, so that cold is the first one after it. */
+#define GATE_PHASES "interleaved", "uncached", "withoutSchema", "concurrent", "reload"
 
 /* The evaluated arguments of `call: reproducibility-gate`, completed, and what is to be asked in turn:
  * {"plan": {runtime, requests, seeds, messages | prompt | section, schema?, sampling?, between?, phases?, concurrent?}, "asks": [{phase, index, last?}…]}.
  * phase: "cold" (the first of the identical ones), "warm", "seed", "between". NULL: error says which argument is wrong.
  * With `phases` (also none of them) instead of asks {"groups": [[ask…]…]}, one group after the other, what is in one of them at once; and the phases "before"
- * (a reload, then cold has reload: true), "interleaved", "withoutSchema" and "concurrent". */
+ * (a reload, then cold has reload: true), "interleaved", "uncached", "withoutSchema" and "concurrent". */
 const struct json *gate_plan(struct arena *arena, const struct json *with, struct error *error);
 
 /* Bytes of each answer that are kept, given the plan: GATE_TEXT_MAX, less where it asks so often that they would be more than GATE_TEXTS_MAX. */
 size_t gate_text_max(const struct json *plan);
 
 /* What the asks gave, in the order of the plan, as a list or a list of groups, each {phase, index, outcome ("answered", or the class of the failure), detail?, text, textDigest, jsonDigest?,
- * tokens?, cachedTokens?, seeded (a seed was sent, and the sampling is not greedy), runtime, model?, configuration?, sampling?, schema, instance?, instanceBasis?, simulated?}.
+ * tokens?, cachedTokens?, cacheBypass? (how it was asked past the cache), seeded (a seed was sent, and the sampling is not greedy), runtime, model?, configuration?, sampling?, schema, instance?, instanceBasis?, simulated?}.
  * The report (openapi.yaml, Gate): counts, class with its reason, bound, lengths, answers, phases, verdicts, conditions. wall_ms: measuredOn. */
 const struct json *gate_report(struct arena *arena, const struct json *asks, int64_t wall_ms);

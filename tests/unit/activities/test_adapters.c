@@ -80,6 +80,28 @@ START_TEST(requests_are_in_the_kind_s_own_words)
 }
 END_TEST
 
+/* Past the cache: each kind says it in its own way, or why it cannot; without a salt nothing of it is in a request. */
+START_TEST(caches_are_bypassed)
+{
+	struct inference_request request = make("{}");
+
+	request.salt = "5a17";
+	ck_assert_str_eq(json_get_text(vllm_adapter.make_request(&arena, &request), "cache_salt"), "5a17");
+	ck_assert(!json_get_boolean(llamacpp_adapter.make_request(&arena, &request), "cache_prompt", true));
+	ck_assert_str_eq(sglang_adapter.bypass.path, "/flush_cache");
+	for (size_t i = 0; i < COUNT_OF(adapters); i++) {
+		const struct adapter_bypass *bypass = &adapters[i]->bypass;
+
+		ck_assert((bypass->name == NULL) == (bypass->why_not != NULL));
+		if (bypass->name == NULL || bypass->path != NULL) /* nothing that a request could say */
+			ck_assert_ptr_null(strstr(print(adapters[i]->make_request(&arena, &request)), "5a17"));
+	}
+	request.salt = NULL;
+	ck_assert_ptr_null(json_get(vllm_adapter.make_request(&arena, &request), "cache_salt"));
+	ck_assert(json_get_boolean(llamacpp_adapter.make_request(&arena, &request), "cache_prompt", false));
+}
+END_TEST
+
 /* What a runtime refused to take is left out of the next request. */
 START_TEST(requests_go_without)
 {
@@ -772,6 +794,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_add_loop_test(tests, requests_are_in_the_kind_s_own_words, 0, COUNT_OF(requests));
+	tcase_add_test(tests, caches_are_bypassed);
 	tcase_add_test(tests, requests_go_without);
 	tcase_add_test(tests, sampling_is_refused_by_name);
 	tcase_add_loop_test(tests, streams_are_read, 0, COUNT_OF(streams));
