@@ -52,5 +52,17 @@ await test('`reprise gate` finds the same of the server with empty caches: one a
 	await daemon.stop();
 });
 
+await test('the phase `uncached` asks the same server past its cache: one answer, whatever the cache gives', async () => {
+	const daemon = new Daemon('llama-uncached', { runtimes: { real: { kind: 'llamacpp', url: llama.url, concurrency: 1, sampling: { ...SAMPLING, maxTokens: 768 } } } });
+	await daemon.start();
+	const file = join(daemon.folder, 'request.json');
+	writeFileSync(file, JSON.stringify({ messages: ask(gold.find(one => one.facts.length === 1 && one.section.length < 150).section) }));
+	const report = daemon.cli('gate', 'real', '--request', file, '-n', '8', '--seeds', '0', '--phases', 'uncached', '-o', 'json', { timeoutMs: 300_000 }).json();
+	console.log(`# with the cache ${report.distinct} of ${report.requests} distinct, ${report.class}, cache ${report.conditions.cachePath}; ${report.verdicts.join(', ')}`);
+	equal(report.phases.uncached, { answered: 8, asked: 8, cacheBypass: 'cache_prompt', distinct: 1 }, 'uncached');
+	check(!report.verdicts.includes('cache-not-bypassed'), 'nothing came from the cache');
+	await daemon.stop();
+});
+
 await llama.stop();
 await finish();
