@@ -4,6 +4,7 @@
 #pragma once
 
 #include "activities/activity.h"
+#include "activities/launch.h"
 #include "workflow/base/failure.h"
 #include "workflow/base/json.h"
 
@@ -52,6 +53,8 @@ struct runtime_facts {
 	const struct json *models; /* [{"id", "root"?, "contextLength"?, "aliases"?: […]}]; NULL: unknown */
 	const char *server; /* the Server header; "" when there was none */
 	bool is_unloaded; /* a request would load the model first: a probe must not */
+	bool is_router; /* it asks another process for each model: a path that is about one names it */
+	bool is_remote; /* the model is computed on somebody else's machine, wherever the server is: nothing of it can be measured here */
 	const char *instance; /* the runtime's own name of what it has loaded; NULL: it has none, or several */
 	struct json *fields; /* {group: {field: {"value", "source"}}}, or NULL */
 };
@@ -75,6 +78,7 @@ struct sampling_field {
 
 struct adapter_probe {
 	const char *path; /* the first one of a kind must answer */
+	const char *(*make_path)(const struct runtime_facts *facts); /* what is asked in its place; returns NULL: leave the probe out. No function: `path` */
 	struct json *(*make_body)(const struct runtime_facts *facts); /* POST it; returns NULL: leave the probe out. No function: GET */
 	bool generates; /* makes the model work: only when somebody asks for a probe */
 	void (*read)(struct bytes body, struct runtime_facts *facts); /* a 200 that may still be something else */
@@ -106,6 +110,7 @@ struct runtime_adapter {
 	struct adapter_probe probes[ADAPTER_PROBES_MAX];
 	struct adapter_count count[ADAPTER_COUNT_STEPS_MAX];
 	struct adapter_bypass bypass;
+	const struct launch_flag *flags; /* what its command line tells of the record (launch.h); ends with {NULL}. NULL: nothing */
 	const struct sampling_field *sampling; /* ends with {NULL} */
 	/* Why a value of a field that the kind has cannot be; NULL: it can. NULL: all can. */
 	const char *(*refuse_sampling)(const char *name, const struct json *value);

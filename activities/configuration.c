@@ -186,6 +186,19 @@ static void add_fields(struct writer *writer, const struct json *groups, const c
 	}
 }
 
+/* What its command line tells of single fields; C.argv and C.env hold it whole. */
+static void add_launched(struct writer *writer, const struct json *launched, const struct launch_flag *flags)
+{
+	const struct json *c = json_get(launched, "C"), *told;
+
+	add_fields(writer, launched, NULL);
+	if (c == NULL)
+		return;
+	told = launch_read_flags(writer->arena, flags, json_get(json_get(c, "argv"), "value"), json_get(json_get(c, "env"), "value"));
+	for (size_t i = 0; i < json_count(told); i++)
+		add(writer, told->object.members[i].name, told->object.members[i].value, "launched", "launch.argv, launch.env");
+}
+
 static void add_reported(struct writer *writer, const struct runtime_facts *facts, const char *server, bool simulated, const struct json *card)
 {
 	add_text(writer, "A.server", server, "reported", "Server header");
@@ -323,7 +336,7 @@ struct configuration *configuration_new(const struct configuration_input *input)
 	for (size_t i = 0; i < COUNT_OF(places); i++)
 		set_field(&writer, places[i], NULL, NULL, NULL);
 	add_declared(&writer, input->config, model);
-	add_fields(&writer, input->launched, NULL);
+	add_launched(&writer, input->launched, input->adapter->flags);
 	add_reported(&writer, input->facts, configuration->server, configuration->simulated, card);
 	add_weights(&writer, input->weights);
 	add_host(&writer, input->host);

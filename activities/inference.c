@@ -404,15 +404,17 @@ static void confirm(struct inference *inference)
 {
 	struct configuration_wait *recheck = &inference->recheck;
 	const struct activity_ports *ports = &inference->work->activities->ports;
+	/* Not every runtime says that it loaded the model first, nor does a quick load show: an answer of one that was not loaded tells as well. */
+	bool loaded = inference->answer.loaded || (inference->was_unloaded && inference->runtime->is_unloaded);
 
 	inference->state = INFERENCE_CONFIRMING;
 	/* A model that was loaded for this request: only now can be told how. And a server that does one thing at a time says who it is
 	 * only after its answer. */
-	if (!inference->asked_again && ((inference->recheck_state == RECHECK_NONE && inference->answer.loaded) ||
-					 (inference->recheck_state == RECHECK_DONE && (recheck->configuration == NULL || inference->answer.loaded)))) {
+	if (!inference->asked_again && ((inference->recheck_state == RECHECK_NONE && loaded) ||
+					 (inference->recheck_state == RECHECK_DONE && (recheck->configuration == NULL || loaded)))) {
 		end_recheck(inference);
 		inference->asked_again = true;
-		if (inference->answer.loaded)
+		if (loaded)
 			inference->runtime->loaded_ms = ports->wall_ms(ports->arg);
 		start_recheck(inference);
 	}
@@ -1232,6 +1234,7 @@ static void on_configured(struct configuration_wait *wait)
 	}
 	inference->sent_under = wait->configuration;
 	inference->instance = inference->runtime->instance;
+	inference->was_unloaded = inference->runtime->is_unloaded;
 	wait->configuration = NULL;
 	why = gates_refuse(inference, inference->sent_under, false, &inference->work->activity->arena);
 	if (why != NULL) {

@@ -69,6 +69,7 @@ struct inference {
 	struct slot slot;
 	struct configuration_wait wait;
 	struct configuration *sent_under; /* held */
+	bool was_unloaded; /* the model, when the request was sent */
 	struct configuration_wait recheck; /* who answers behind a new connection */
 	enum { RECHECK_NONE, RECHECK_OUT, RECHECK_DONE } recheck_state;
 	bool asked_again; /* after the answer */

@@ -87,3 +87,95 @@ unsigned launch_parallel(const char *const *argv, const char *const *env, const 
 	}
 	return parallel;
 }
+
+/* ---- What it was told, as a record has it ---- */
+
+static const char *text_at(const struct json *list, size_t i)
+{
+	const struct json *item = i < json_count(list) ? json_at(list, i) : NULL;
+
+	return json_is(item, JSON_STRING) ? item->string.text : NULL;
+}
+
+static bool is_one_of(const char *word, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count && names[i] != NULL; i++)
+		if (strcmp(word, names[i]) == 0)
+			return true;
+	return false;
+}
+
+static struct json *read_switch(struct arena *arena, const char *text)
+{
+	static const char *const on[] = {"1", "true", "on", "enabled"}, *const off[] = {"0", "false", "off", "disabled"};
+
+	if (is_one_of(text, on, COUNT_OF(on)))
+		return json_boolean(arena, true);
+	return is_one_of(text, off, COUNT_OF(off)) ? json_boolean(arena, false) : NULL;
+}
+
+/* Behind "NAME=", with what a container's engine wants before it; NULL: this is another word. */
+static const char *value_of_variable(const char *word, const char *name)
+{
+	static const char *const before[] = {"--env=", "-e", ""};
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < COUNT_OF(before); i++) {
+		size_t skip = strlen(before[i]);
+
+		if (strncmp(word, before[i], skip) == 0 && strncmp(word + skip, name, len) == 0 && word[skip + len] == '=')
+			return word + skip + len + 1;
+	}
+	return NULL;
+}
+
+static struct json *read_value(struct arena *arena, const struct launch_flag *flag, const char *text)
+{
+	/* "(set)", "(inherited)": what it is was left out. */
+	if (text == NULL || text[0] == '(')
+		return NULL;
+	return flag->off != NULL ? read_switch(arena, text) : json_text(arena, text);
+}
+
+static struct json *read_flag(struct arena *arena, const struct launch_flag *flag, const struct json *argv, const struct json *env)
+{
+	struct json *value = NULL, *variable = flag->variable != NULL ? read_value(arena, flag, json_get_text(env, flag->variable)) : NULL;
+
+	for (size_t i = 0; i < json_count(argv); i++) {
+		const char *word = text_at(argv, i), *equals = word != NULL ? strchr(word, '=') : NULL, *told;
+
+		if (word == NULL)
+			continue;
+		if (flag->off != NULL && strcmp(word, flag->off) == 0)
+			value = json_boolean(arena, false);
+		else if (is_one_of(word, flag->options, LAUNCH_OPTIONS_MAX))
+			value = flag->off != NULL ? json_boolean(arena, true) : read_value(arena, flag, text_at(argv, i + 1));
+		else if (equals != NULL && is_one_of(arena_text_len(arena, word, (size_t)(equals - word)), flag->options, LAUNCH_OPTIONS_MAX))
+			value = read_value(arena, flag, equals + 1);
+		else if (flag->variable != NULL && (told = value_of_variable(word, flag->variable)) != NULL)
+			variable = read_value(arena, flag, told);
+	}
+	return value != NULL ? value : variable;
+}
+
+struct json *launch_read_flags(struct arena *arena, const struct launch_flag *flags, const struct json *argv, const struct json *env)
+{
+	struct json *fields = json_object(arena);
+
+	for (; flags != NULL && flags->place != NULL; flags++) {
+		struct json *value = read_flag(arena, flags, argv, env), *field = json_get(fields, flags->place);
+
+		if (value == NULL)
+			continue;
+		if (flags->name == NULL) {
+			json_set(arena, fields, flags->place, value);
+			continue;
+		}
+		if (field == NULL) {
+			field = json_object(arena);
+			json_set(arena, fields, flags->place, field);
+		}
+		json_set(arena, field, flags->name, value);
+	}
+	return fields;
+}

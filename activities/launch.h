@@ -12,6 +12,7 @@ enum {
 	LAUNCH_GRACE_MS_MAX = 10 * 60 * 1000,
 	LAUNCH_WITHIN_MS_MAX = 24 * 60 * 60 * 1000,
 	LAUNCH_ATTEMPTS_MAX = 1000,
+	LAUNCH_OPTIONS_MAX = 4, /* spellings of one option */
 };
 
 enum watch_kind {
@@ -59,3 +60,15 @@ bool launch_is_secret(const char *name, size_t len);
 unsigned launch_parallel(const char *const *argv, const char *const *env, const char **source);
 /* Arguments with "(set)" in the place of each secret. */
 struct json *launch_argv_json(struct arena *arena, const char *const *argv);
+
+/* One thing that a runtime was told when it was started, and where in a configuration record it belongs. */
+struct launch_flag {
+	const char *place; /* "C.cache_flags" */
+	const char *name; /* a member of that field's value; NULL: it is the value */
+	const char *options[LAUNCH_OPTIONS_MAX]; /* with a value behind them, or behind "="; of a switch without */
+	const char *off; /* turns the switch off; NULL: this is no switch */
+	const char *variable; /* counts where no option is given; NULL: there is none */
+};
+/* {place: value or {name: value}}: values are texts, of switches true or false; the last one counts. What was not told is left out, and so is what is
+ * only known to be set. argv: a list of texts. env: {name: value}, or NULL. */
+struct json *launch_read_flags(struct arena *arena, const struct launch_flag *flags, const struct json *argv, const struct json *env);

@@ -20,6 +20,28 @@ static const struct sampling_field sampling[] = {
 	{NULL, NULL, NULL},
 };
 
+/* What /props does not tell (runtimes.md 4a): how it keeps prefixes, in which portions it computes, what else it loads. */
+static const struct launch_flag flags[] = {
+	{"B.revision", NULL, {"-hf", "-hfr", "--hf-repo"}, NULL, "LLAMA_ARG_HF_REPO"},
+	{"B.draft_model", NULL, {"-md", "--model-draft", "--spec-draft-model"}, NULL, "LLAMA_ARG_MODEL_DRAFT"},
+	{"B.projector", NULL, {"-mm", "--mmproj"}, NULL, "LLAMA_ARG_MMPROJ"},
+	{"B.adapters", NULL, {"--lora", "--lora-scaled"}, NULL, NULL},
+	{"C.batch_sizes", "batch_size", {"-b", "--batch-size"}, NULL, "LLAMA_ARG_BATCH"},
+	{"C.batch_sizes", "ubatch_size", {"-ub", "--ubatch-size"}, NULL, "LLAMA_ARG_UBATCH"},
+	{"C.cache_flags", "cache_prompt", {"--cache-prompt"}, "--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT"},
+	{"C.cache_flags", "cache_ram", {"-cram", "--cache-ram"}, NULL, "LLAMA_ARG_CACHE_RAM"},
+	{"C.cache_flags", "cache_reuse", {"--cache-reuse"}, NULL, "LLAMA_ARG_CACHE_REUSE"},
+	{"C.cache_flags", "cache_type_k", {"-ctk", "--cache-type-k"}, NULL, "LLAMA_ARG_CACHE_TYPE_K"},
+	{"C.cache_flags", "cache_type_v", {"-ctv", "--cache-type-v"}, NULL, "LLAMA_ARG_CACHE_TYPE_V"},
+	{"C.cache_flags", "checkpoints", {"-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"}, NULL, "LLAMA_ARG_CTX_CHECKPOINTS"},
+	{"C.cache_flags", "kv_unified", {"-kvu", "--kv-unified"}, "--no-kv-unified", "LLAMA_ARG_KV_UNIFIED"},
+	{"C.cache_flags", "swa_full", {"--swa-full"}, "", "LLAMA_ARG_SWA_FULL"},
+	{"C.speculation", "draft_max", {"--draft-max", "--draft", "--draft-n", "--spec-draft-n-max"}, NULL, "LLAMA_ARG_DRAFT_MAX"},
+	{"C.speculation", "draft_min", {"--draft-min", "--draft-n-min", "--spec-draft-n-min"}, NULL, "LLAMA_ARG_DRAFT_MIN"},
+	{"C.speculation", "type", {"--spec-type"}, NULL, "LLAMA_ARG_SPEC_TYPE"},
+	{NULL, NULL, {NULL}, NULL, NULL},
+};
+
 #define SEED_RANDOM 4294967295.0 /* -1 in 32 bits: another one for each request */
 
 static const char *refuse_sampling(const char *name, const struct json *value)
@@ -48,6 +70,8 @@ static struct json *make_prompt(struct arena *arena, const struct inference_requ
 	struct json *body = json_object(arena);
 
 	(void)text;
+	if (request->model != NULL) /* a router asks for it */
+		json_set_text(arena, body, "model", request->model);
 	json_set(arena, body, "messages", json_copy(arena, request->messages));
 	return body;
 }
@@ -63,7 +87,8 @@ static struct json *make_tokens(struct arena *arena, const struct inference_requ
 {
 	struct json *body = json_object(arena);
 
-	(void)request;
+	if (request->model != NULL)
+		json_set_text(arena, body, "model", request->model);
 	json_set_text(arena, body, "content", text);
 	json_set_boolean(arena, body, "add_special", true);
 	json_set_boolean(arena, body, "parse_special", true);
@@ -102,10 +127,13 @@ static void read_props(struct bytes body, struct runtime_facts *facts)
 					       "min_keep", "ignore_eos", NULL};
 	static const char *const speculation[] = {"speculative.n_max", "speculative.n_min", "speculative.p_min", "speculative.types", NULL};
 	const struct json *root = probe_json(body, facts), *settings = json_get(root, "default_generation_settings"), *params = json_get(settings, "params");
+	const char *role = json_get_text(root, "role");
 
 	if (!json_is(params, JSON_OBJECT))
 		params = settings;
 	set_build(facts, json_get_text(root, "build_info"));
+	if (role != NULL && strcmp(role, "router") == 0) /* of itself; what else it says then stands there for nothing */
+		return;
 	facts_set_copy(facts, "B.model_path", root, "model_path", source);
 	facts_set_hash(facts, "B.chat_template_sha256", json_get_text(root, "chat_template"), source);
 	facts_set_copy(facts, "C.context_length", settings, "n_ctx", source);
@@ -130,13 +158,90 @@ static const struct json *find_wanted(const struct runtime_facts *facts, const s
 	return json_count(data) == 1 ? json_at(data, 0) : NULL;
 }
 
+/* The command line that the router starts the model's own process with: no secrets, and not where that listens, which is elsewhere after each load. */
+static struct json *kept_args(struct arena *arena, const struct json *args)
+{
+	static const char *const places[] = {"--host", "--port"};
+	const char **argv = arena_alloc(arena, (json_count(args) + 1) * sizeof(*argv));
+	size_t count = 0;
+
+	for (size_t i = 0; i < json_count(args); i++) {
+		const char *word = json_is(json_at(args, i), JSON_STRING) ? json_at(args, i)->string.text : "";
+
+		if (strcmp(word, places[0]) == 0 || strcmp(word, places[1]) == 0)
+			i++;
+		else
+			argv[count++] = word;
+	}
+	argv[count] = NULL;
+	return launch_argv_json(arena, argv);
+}
+
+/* A router tells of each model whether it is loaded: asked for something of one that is not, it would load it. */
+static void read_status(const struct json *data, const struct json *card, struct runtime_facts *facts)
+{
+	static const char source[] = "GET /v1/models status.args";
+	const struct json *status = json_get(card, "status"), *told;
+	const char *value = json_get_text(status, "value");
+	struct json *args;
+
+	for (size_t i = 0; i < json_count(data); i++)
+		facts->is_router |= json_is(json_get(json_at(data, i), "status"), JSON_OBJECT);
+	facts->is_unloaded = value != NULL && strcmp(value, "loaded") != 0 && strcmp(value, "sleeping") != 0;
+	if (json_count(json_get(status, "args")) == 0)
+		return;
+	args = kept_args(facts->arena, json_get(status, "args"));
+	facts_set(facts, "C.argv", args, source);
+	told = launch_read_flags(facts->arena, llamacpp_adapter.flags, args, NULL);
+	for (size_t i = 0; i < json_count(told); i++)
+		facts_set(facts, told->object.members[i].name, told->object.members[i].value, source);
+}
+
 /* `created` is now and `meta` null while it loads: only what is lasting is taken. */
 static void read_models(struct bytes body, struct runtime_facts *facts)
 {
 	static const char *const kept[] = {"vocab_type", "n_vocab", "n_ctx_train", "n_embd", "n_params", "size", NULL};
+	const struct json *data, *card;
 
 	chat_read_models(body, facts);
-	facts_set_members(facts, "B.model_meta", json_get(find_wanted(facts, json_get(probe_json(body, facts), "data")), "meta"), kept, "GET /v1/models");
+	data = json_get(probe_json(body, facts), "data");
+	card = find_wanted(facts, data);
+	facts_set_members(facts, "B.model_meta", json_get(card, "meta"), kept, "GET /v1/models");
+	read_status(data, card, facts);
+}
+
+/* What a path tells of a router's model; NULL: there is none, or it is not loaded, and would be. */
+static const char *path_of_model(const struct runtime_facts *facts, const char *path)
+{
+	const char *model = facts_model(facts);
+	struct buffer query;
+
+	if (!facts->is_router)
+		return path;
+	if (model == NULL || facts->is_unloaded)
+		return NULL;
+	buffer_init(&query, 3 * strlen(model) + 1);
+	for (; *model != '\0'; model++)
+		if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~", *model) != NULL)
+			buffer_add_char(&query, *model);
+		else
+			buffer_printf(&query, "%%%02X", (uint8_t)*model);
+	path = arena_printf(facts->arena, "%s?model=%s&autoload=false", path, buffer_text(&query));
+	buffer_close(&query);
+	return path;
+}
+
+/* Of a router itself the build at least. */
+static const char *make_props_path(const struct runtime_facts *facts)
+{
+	const char *path = path_of_model(facts, "/props");
+
+	return path != NULL ? path : "/props";
+}
+
+static const char *make_adapters_path(const struct runtime_facts *facts)
+{
+	return path_of_model(facts, "/lora-adapters");
 }
 
 static void read_adapters(struct bytes body, struct runtime_facts *facts)
@@ -155,12 +260,13 @@ const struct runtime_adapter llamacpp_adapter = {
 		{
 			{.path = "/health"}, /* 503 while it loads */
 			{.path = "/v1/models", .read = read_models},
-			{.path = "/props", .read = read_props},
-			{.path = "/lora-adapters", .read = read_adapters},
+			{.path = "/props", .make_path = make_props_path, .read = read_props},
+			{.path = "/lora-adapters", .make_path = make_adapters_path, .read = read_adapters},
 		},
 	.count = {{.path = "/apply-template", .make_body = make_prompt, .read = read_prompt},
 		  {.path = "/tokenize", .make_body = make_tokens, .read = read_tokens}},
 	.bypass = {.name = "cache_prompt"},
+	.flags = flags,
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

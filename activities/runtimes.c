@@ -468,7 +468,7 @@ static struct configuration *make_configuration(struct probe *probe)
 		.config = &runtime->config,
 		.adapter = runtime->adapter,
 		.facts = &probe->facts,
-		.host = runtime->local ? &host : NULL,
+		.host = runtime->local && !probe->facts.is_remote ? &host : NULL,
 		.weights = &runtime->weights,
 		.fingerprint = before != NULL ? before->fingerprint : NULL,
 		.ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored,
@@ -504,13 +504,16 @@ static void set_instance(struct probe *probe)
 	const struct activity_ports *ports = &runtime->activities->ports;
 	struct runtime_instance instance;
 
-	if (supervisor_instance(runtime->supervisor, &instance))
+	if (probe->facts.is_remote)
+		instance_is_unknown(&instance, "the model is computed on another machine");
+	else if (supervisor_instance(runtime->supervisor, &instance))
 		;
 	else if (runtime->local)
 		instance_from_listener(&instance, &runtime->listener, ports->wall_ms(ports->arg));
 	else
 		instance_is_unknown(&instance, "the runtime is on another machine");
-	instance_add_model(&instance, probe->facts.instance, runtime->loaded_ms);
+	if (!probe->facts.is_remote)
+		instance_add_model(&instance, probe->facts.instance, runtime->loaded_ms);
 	if (strcmp(instance.id, runtime->instance.id) == 0 && runtime->instance.basis != NULL)
 		return; /* times of a process are taken once */
 	if (runtime->instance.id[0] != '\0')
@@ -562,6 +565,7 @@ static void finish_probe(struct probe *probe)
 	runtime->models = probe->facts.models != NULL ? json_copy(&runtime->models_arena, probe->facts.models) : NULL;
 	set_configuration(runtime, configuration);
 	set_instance(probe);
+	runtime->is_unloaded = probe->facts.is_unloaded && configuration->model != NULL;
 	if (probe->ignored != NULL || probe->learned != NULL) {
 		struct json *ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored, *learned = probe->learned != NULL ? probe->learned : runtime->learned;
 		struct arena kept;
@@ -763,9 +767,10 @@ static void next_step(struct probe *probe)
 	while (is_in_probes(probe)) {
 		const struct adapter_probe *step = &adapter->probes[probe->index];
 		struct json *body = step->make_body != NULL ? step->make_body(&probe->facts) : NULL;
+		const char *path = step->make_path != NULL ? step->make_path(&probe->facts) : step->path;
 
-		if ((!step->generates || (probe->thorough && !probe->facts.is_unloaded)) && (step->make_body == NULL || body != NULL)) {
-			ask(probe, step->path, body);
+		if ((!step->generates || (probe->thorough && !probe->facts.is_unloaded)) && (step->make_body == NULL || body != NULL) && path != NULL) {
+			ask(probe, path, body);
 			return;
 		}
 		probe->index++;

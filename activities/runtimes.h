@@ -76,7 +76,8 @@ struct runtime {
 	char host_name[256]; /* of its url */
 	struct listener listener; /* as the last probe found it; only of a local one */
 	struct runtime_instance instance; /* … and what follows: which process answers */
-	int64_t loaded_ms; /* wall time; when an answer last said that the model was loaded for it. 0: none did */
+	int64_t loaded_ms; /* wall time; when the model was last loaded for a request, as its answer or a probe behind it tells. 0: never */
+	bool is_unloaded; /* the last probe found that a request would load the model first */
 	struct list kept; /* configurations, oldest first */
 	size_t kept_count;
 	struct list waits; /* for the probe under way */

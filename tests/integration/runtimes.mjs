@@ -340,6 +340,29 @@ await test('on its schedule a runtime is asked again: what changed is known with
 	fake.close();
 });
 
+await test('llama.cpp\'s router: it is asked by model, nothing that is asked of it loads one, and one that a request loaded is known after it, by its own command line too', async () => {
+	const sim = await startSimulator('--kind', 'llamacpp');
+	const options = { router: true, models: ['small'] }, models = async () => (await sim.state()).runtime.models;
+	await sim.script({ options });
+	const daemon = await new Daemon('runtimes-router', { runtimes: { ...runtimeOf({ kind: 'llamacpp', model: 'small' }, sim.url), other: { ...runtimeOf({ kind: 'llamacpp' }, sim.url).r, loadedModels: 4 } } }).start();
+	const known = async name => (await daemon.get('/v1/runtimes')).runtimes.find(runtime => runtime.name === name).configuration;
+	await until('both were asked', async () => await known('r') !== undefined && await known('other') !== undefined);
+	const cold = await daemon.post('/v1/runtimes/r/probe', {}, 200), other = await daemon.post('/v1/runtimes/other/probe', {}, 200);
+	equal([cold.configuration.A.runtime_version.value, cold.configuration.C.context_length.basis, cold.configuration.B.model_path, (await models()).small?.loads ?? 0], ['b6123-1a2b3c4', 'unknown', undefined, 0], 'not loaded');
+	check(cold.configuration.C.argv.value.includes('small') && !cold.configuration.C.argv.value.includes('--port'), JSON.stringify(cold.configuration.C.argv));
+	equal([other.configuration.C.context_length.value, other.configuration.B.adapters.value, other.configuration.C.argv.value.includes(MODEL)], [32768, [], true], 'the one that is loaded');
+	const result = await extract(daemon);
+	equal(result.facts.length, FACTS, 'facts');
+	const fact = await daemon.get(`/v1/facts/${result.facts[0].id}`), record = (await daemon.get(`/v1/provenance/${fact.configuration}`)).record;
+	equal([record.C.context_length.value, record.C.parallel.value, record.B.chat_template_sha256.basis], [32768, 1, 'reported'], 'the facts are under what was in force');
+	const answered = (await daemon.get(`/v1/runs/${result.id}/events`)).events.find(event => event.kind === 'attempt.succeeded' && event.data.request);
+	check(JSON.parse(daemon.content(answered.data.record)).promptTokensCounted > 0, 'its prompt was counted');
+	const again = await extract(daemon);
+	equal((await daemon.get(`/v1/facts/${again.facts[0].id}`)).configuration, fact.configuration, 'and so is the next');
+	await daemon.stop();
+	await sim.stop();
+});
+
 await test('ollama: a model that was loaded for a request is asked about anew, and the facts are under what is in force', async () => {
 	const sim = await startSimulator('--kind', 'ollama');
 	await sim.script({ options: { loaded: false, loadMs: 1300 } });

@@ -246,6 +246,14 @@ const done = sim => test(`${sim.kind}: it ends cleanly`, () => stop(sim));
 		await script(sim, { options: { router: true, models: ['small'], jit: false } });
 		equal((await post(sim, '/v1/chat/completions', { model: 'small', messages: user('x') })).json.error.message, 'model is not loaded', 'no autoload');
 		check((await get(sim, '/models')).json.data[0].status.args.includes('--alias'), 'the argv of the child');
+		equal([(await get(sim, '/props?model=small&autoload=true')).json.error.message, (await get(sim, '/lora-adapters')).status, (await get(sim, '/props?model=none')).status], ['model is not loaded', 400, 404], 'by model');
+		equal([(await post(sim, '/tokenize', { content: 'x' })).status, (await post(sim, '/tokenize', { content: 'x', model: 'small' })).json.error.message], [400, 'model is not loaded'], 'tokenize');
+		await script(sim, { options: { router: true, models: ['small'] } });
+		equal((await get(sim, '/props')).json, { role: 'router', max_instances: 4, models_autoload: true, model_alias: 'llama-server', model_path: 'none',
+			default_generation_settings: { params: {}, n_ctx: 0 }, build_info: 'b6123-1a2b3c4' }, 'of the router itself');
+		equal([(await get(sim, '/props?model=small&autoload=false')).json.error.message, (await states())[1][1]], ['model is not loaded', 'unloaded'], 'asked without a load');
+		equal([(await get(sim, '/props?model=small')).json.model_alias, (await states())[1][1]], ['small', 'loaded'], 'asked with one');
+		equal((await post(sim, '/models/unload', { model: 'small' })).status, 200, 'and away');
 		await script(sim, { options: { router: true, models: ['small'], loadError: 'failed to allocate CUDA0 buffer' } });
 		equal((await post(sim, '/v1/chat/completions?autoload=false', { model: 'small', messages: user('x') })).json.error.message, 'model is not loaded', 'autoload=false');
 		equal((await post(sim, '/models/load', { model: 'small' })).json, { success: true }, 'a load that will fail');

@@ -415,20 +415,56 @@ static void serve_slots(const struct sim *sim, struct http_connection *connectio
 	}
 }
 
-static void print_props(const struct sim *sim, struct buffer *out)
+static void print_props(const struct sim *sim, const char *model, struct buffer *out)
 {
 	const struct kind_options *options = &sim->script->options;
 
 	buffer_printf(out, "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":", options->context_tokens);
 	print_parameters(NULL, -1, out);
 	buffer_printf(out, "},\"total_slots\":%d,\"model_alias\":", options->slots);
-	print_text(sim->script->model, out);
+	print_text(model, out);
 	buffer_add_text(out, ",\"model_path\":\"/models/simulated.gguf\",\"chat_template\":");
 	print_text(TEMPLATE, out);
 	buffer_printf(out, ",\"chat_template_caps\":{\"supports_system_role\":true},\"modalities\":{\"vision\":false,\"audio\":false},"
 		"\"media_marker\":\"<__media_%" PRIu64 "__>\",\"build_info\":", sim->runtime.instance);
 	print_text(options->version, out);
 	buffer_add_text(out, ",\"is_sleeping\":false}");
+}
+
+/* A router tells of itself, unless a model is named: then that one's own process does, which is started for it unless ?autoload=false. */
+static void print_router_props(const struct sim *sim, struct buffer *out)
+{
+	buffer_printf(out, "{\"role\":\"router\",\"max_instances\":4,\"models_autoload\":%s,\"model_alias\":\"llama-server\",\"model_path\":\"none\","
+		"\"default_generation_settings\":{\"params\":{},\"n_ctx\":0},\"build_info\":", sim->script->options.jit ? "true" : "false");
+	print_text(sim->script->options.version, out);
+	buffer_add_char(out, '}');
+}
+
+/* false: it was answered already. *model: NULL where none is named, or there is no router. */
+static bool find_queried(struct sim *sim, struct http_connection *connection, struct model_state **model)
+{
+	const struct kind_options *options = &sim->script->options;
+	bool named = strstr(buffer_text(&connection->query), "model=") != NULL;
+
+	*model = NULL;
+	if (!options->router || !named)
+		return true;
+	for (size_t i = 0; i <= options->model_count && *model == NULL; i++) {
+		const char *name = i == 0 ? sim->script->model : options->models[i - 1];
+
+		if (query_is(connection, "model", name))
+			*model = request_find_model(sim, name);
+	}
+	if (*model == NULL) {
+		reply_refusal(sim, connection, 404, NULL, "model is not found");
+		return false;
+	}
+	if (!(*model)->loaded && (!options->jit || query_is(connection, "autoload", "false"))) {
+		reply_refusal(sim, connection, 400, NULL, "model is not loaded");
+		return false;
+	}
+	runtime_load(&sim->runtime, *model, options->load_ms);
+	return true;
 }
 
 static void print_model(const struct sim *sim, const char *name, struct buffer *out)
@@ -458,7 +494,9 @@ static void print_router_model(struct sim *sim, const char *name, struct buffer 
 	buffer_printf(out, ",\"object\":\"model\",\"owned_by\":\"llamacpp\",\"status\":{\"value\":\"%s\",\"args\":[\"llama-server\",\"-m\","
 		"\"/models/simulated.gguf\",\"--alias\",", model != NULL ? status_of(sim, model) : "unloaded");
 	print_text(name, out);
-	buffer_printf(out, ",\"-c\",\"%d\"]", sim->script->options.context_tokens);
+	/* Its own process listens elsewhere after each load. */
+	buffer_printf(out, ",\"-c\",\"%d\",\"--host\",\"127.0.0.1\",\"--port\",\"%d\"]", sim->script->options.context_tokens,
+		40000 + (model != NULL ? (int)(model->loads % 10000) : 0));
 	if (model != NULL && model->failed)
 		buffer_add_text(out, ",\"failed\":true,\"exit_code\":1");
 	buffer_add_text(out, "}}");
@@ -512,6 +550,24 @@ end:
 	arena_close(&arena);
 }
 
+/* A router hands on to the model that the body names. false: it was answered already. */
+static bool find_named(struct sim *sim, struct http_connection *connection, const struct json *body)
+{
+	const struct kind_options *options = &sim->script->options;
+	const char *name = json_get_text(body, "model");
+	struct model_state *model = name != NULL ? request_find_model(sim, name) : NULL;
+
+	if (!options->router)
+		return true;
+	if (model == NULL)
+		reply_refusal(sim, connection, name != NULL ? 404 : 400, NULL, name != NULL ? "model is not found" : "model name is missing from the request");
+	else if (!model->loaded && !options->jit)
+		reply_refusal(sim, connection, 400, NULL, "model is not loaded");
+	else
+		runtime_load(&sim->runtime, model, options->load_ms);
+	return model != NULL && model->loaded;
+}
+
 static void serve_tokenize(struct sim *sim, struct http_connection *connection)
 {
 	struct arena arena;
@@ -521,6 +577,8 @@ static void serve_tokenize(struct sim *sim, struct http_connection *connection)
 	arena_init(&arena);
 	body = request_parse(sim, connection, &arena);
 	if (body == NULL)
+		goto end;
+	if (!find_named(sim, connection, body))
 		goto end;
 	content = json_get(body, "content");
 	if (content != NULL && !json_is(content, JSON_STRING)) {
@@ -549,6 +607,8 @@ static void serve_template(struct sim *sim, struct http_connection *connection)
 	arena_init(&arena);
 	body = request_parse(sim, connection, &arena);
 	if (body == NULL)
+		goto end;
+	if (!find_named(sim, connection, body))
 		goto end;
 	if (request_read_messages(json_get(body, "messages"), &arena, &ask, &error) != 0) {
 		reply_refusal(sim, connection, 400, NULL, error.message);
@@ -584,13 +644,19 @@ static void serve_metrics(const struct sim *sim, struct http_connection *connect
 static void serve(struct sim *sim, struct http_connection *connection)
 {
 	bool router = sim->script->options.router;
+	struct model_state *model;
 	struct buffer page;
 
 	if (path_is(connection, HTTP_GET, "/health") || path_is(connection, HTTP_GET, "/v1/health")) {
 		http_reply(connection, 200, "application/json", "", BYTES_OF("{\"status\":\"ok\"}"));
 	} else if (path_is(connection, HTTP_GET, "/props")) {
+		if (!find_queried(sim, connection, &model))
+			return;
 		buffer_init(&page, PAGE_BYTES_MAX);
-		print_props(sim, &page);
+		if (router && model == NULL)
+			print_router_props(sim, &page);
+		else
+			print_props(sim, model != NULL ? model->name : sim->script->model, &page);
 		reply_json(connection, 200, &page);
 	} else if (path_is(connection, HTTP_GET, "/slots")) {
 		serve_slots(sim, connection);
@@ -599,7 +665,12 @@ static void serve(struct sim *sim, struct http_connection *connection)
 	} else if (path_is(connection, HTTP_GET, "/metrics")) {
 		serve_metrics(sim, connection);
 	} else if (path_is(connection, HTTP_GET, "/lora-adapters")) {
-		http_reply(connection, 200, "application/json", "", BYTES_OF("[]"));
+		if (!find_queried(sim, connection, &model))
+			return;
+		if (router && model == NULL)
+			reply_refusal(sim, connection, 400, NULL, "model name is missing from the request");
+		else
+			http_reply(connection, 200, "application/json", "", BYTES_OF("[]"));
 	} else if (path_is(connection, HTTP_POST, "/tokenize")) {
 		serve_tokenize(sim, connection);
 	} else if (path_is(connection, HTTP_POST, "/apply-template")) {

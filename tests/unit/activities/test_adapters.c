@@ -403,6 +403,9 @@ END_TEST
 		 "\"variants\":[\"m@q4_k_s\",\"m@q8_0\"]}]}"
 #define TAGS "{\"models\":[{\"name\":\"m:latest\",\"digest\":\"ab12\",\"size\":9,\"modified_at\":\"now\",\"details\":{\"family\":\"llama\",\"quantization_level\":\"Q8_0\"}}]}"
 
+#define ROUTER "{\"data\":[{\"id\":\"n\",\"status\":{\"value\":\"loaded\"}},{\"id\":\"m\",\"status\":{\"value\":\"loaded\",\"args\":[\"llama-server\",\"-m\",\"/m.gguf\",\"--api-key\",\"k\",\"--host\"," \
+	       "\"127.0.0.1\",\"--port\",\"40123\",\"--no-cache-prompt\",\"-b\",\"512\",\"-hf\",\"o/m:Q8_0\"]}}]}"
+
 static const struct {
 	const struct runtime_adapter *adapter;
 	const char *path, *body, *group, *field, *value; /* value NULL: not told */
@@ -423,6 +426,13 @@ static const struct {
 	{&llamacpp_adapter, "/v1/models", "{\"data\":[{\"id\":\"other\",\"meta\":{\"n_params\":9}},{\"id\":\"m\",\"meta\":{\"n_params\":7}}]}", "B", "model_meta", "{\"n_params\":7}"},
 	{&llamacpp_adapter, "/v1/models", "{\"data\":[{\"id\":\"other\",\"meta\":{\"n_params\":9}},{\"id\":\"n\",\"meta\":{\"n_params\":7}}]}", "B", "model_meta", NULL},
 	{&llamacpp_adapter, "/v1/models", "{\"data\":[{\"id\":\"/models/x.gguf\",\"meta\":{\"n_params\":7}}]}", "B", "model_meta", "{\"n_params\":7}"},
+	{&llamacpp_adapter, "/v1/models", ROUTER, "C", "argv", "[\"llama-server\",\"-m\",\"/m.gguf\",\"--api-key\",\"(set)\",\"--no-cache-prompt\",\"-b\",\"512\",\"-hf\",\"o/m:Q8_0\"]"},
+	{&llamacpp_adapter, "/v1/models", ROUTER, "C", "cache_flags", "{\"cache_prompt\":false}"},
+	{&llamacpp_adapter, "/v1/models", ROUTER, "C", "batch_sizes", "{\"batch_size\":\"512\"}"},
+	{&llamacpp_adapter, "/v1/models", ROUTER, "B", "revision", "\"o/m:Q8_0\""},
+	{&llamacpp_adapter, "/props", "{\"role\":\"router\",\"build_info\":\"b7-aa\",\"model_path\":\"none\",\"default_generation_settings\":{\"n_ctx\":0,\"params\":{}}}", "A", "runtime_version", "\"b7-aa\""},
+	{&llamacpp_adapter, "/props", "{\"role\":\"router\",\"model_path\":\"none\",\"default_generation_settings\":{\"n_ctx\":0,\"params\":{}}}", "C", "context_length", NULL},
+	{&llamacpp_adapter, "/props", "{\"role\":\"router\",\"model_path\":\"none\"}", "B", "model_path", NULL},
 	{&llamacpp_adapter, "/lora-adapters", "[{\"id\":0}]", "B", "adapters", "[{\"id\":0}]"},
 	{&llamacpp_adapter, "/lora-adapters", "{}", "B", "adapters", NULL},
 	{&sglang_adapter, "/server_info", "{\"model_path\":\"/m\",\"version\":\"0.5\",\"attention_backend\":\"fa3\",\"disable_radix_cache\":false,\"internal_states\":[{}]}", "C", "kernels", "{\"attention_backend\":\"fa3\"}"},
@@ -552,6 +562,34 @@ START_TEST(models_have_several_names)
 }
 END_TEST
 
+/* A router is asked about the wanted model by its name, and so that it does not load it; about one that is not loaded, or not known, only who itself is. */
+START_TEST(a_router_is_asked_by_model)
+{
+	static const struct {
+		const char *wanted, *status, *props, *adapters;
+		bool is_unloaded;
+	} rows[] = {
+		{"a/b c+1&x", "{\"value\":\"loaded\"}", "/props?model=a%2Fb%20c%2B1%26x&autoload=false", "/lora-adapters?model=a%2Fb%20c%2B1%26x&autoload=false", false},
+		{"m", "{\"value\":\"sleeping\"}", "/props?model=m&autoload=false", "/lora-adapters?model=m&autoload=false", false},
+		{"m", "{\"value\":\"unloaded\",\"failed\":true,\"exit_code\":1}", "/props", NULL, true},
+		{"m", "{\"value\":\"loading\"}", "/props", NULL, true},
+		{NULL, "{\"value\":\"loaded\"}", "/props", NULL, false},
+		{"m", "null", "/props", "/lora-adapters", false}, /* no router */
+	};
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct runtime_facts facts = {.arena = &arena, .wanted = rows[i].wanted};
+		const char *name = rows[i].wanted != NULL ? rows[i].wanted : "m", *other = strcmp(rows[i].status, "null") == 0 ? "null" : "{\"value\":\"unloaded\"}";
+
+		find_probe(&llamacpp_adapter, "/v1/models")
+			->read(bytes_text(arena_printf(&arena, "{\"data\":[{\"id\":\"other\",\"status\":%s},{\"id\":\"%s\",\"status\":%s}]}", other, name, rows[i].status)), &facts);
+		ck_assert_pstr_eq(find_probe(&llamacpp_adapter, "/props")->make_path(&facts), rows[i].props);
+		ck_assert_pstr_eq(find_probe(&llamacpp_adapter, "/lora-adapters")->make_path(&facts), rows[i].adapters);
+		ck_assert_int_eq(facts.is_unloaded, rows[i].is_unloaded);
+	}
+}
+END_TEST
+
 /* A model that is loaded twice: asked for by the name of an instance, that one's settings are told. */
 START_TEST(instances_have_their_own_settings)
 {
@@ -584,10 +622,10 @@ START_TEST(prompts_are_counted)
 	const char *text = NULL;
 	double tokens = -1;
 
-	ck_assert_str_eq(print(llamacpp_adapter.count[0].make_body(&arena, &request, NULL)), "{\"messages\":[{\"content\":\"Hi\",\"role\":\"user\"}]}");
+	ck_assert_str_eq(print(llamacpp_adapter.count[0].make_body(&arena, &request, NULL)), "{\"messages\":[{\"content\":\"Hi\",\"role\":\"user\"}],\"model\":\"m\"}");
 	ck_assert(!llamacpp_adapter.count[0].read(&arena, BYTES_OF("{}"), &text, &tokens));
 	ck_assert(llamacpp_adapter.count[0].read(&arena, BYTES_OF("{\"prompt\":\"<Hi>\"}"), &text, &tokens));
-	ck_assert_str_eq(print(llamacpp_adapter.count[1].make_body(&arena, &request, text)), "{\"add_special\":true,\"content\":\"<Hi>\",\"parse_special\":true}");
+	ck_assert_str_eq(print(llamacpp_adapter.count[1].make_body(&arena, &request, text)), "{\"add_special\":true,\"content\":\"<Hi>\",\"model\":\"m\",\"parse_special\":true}");
 	ck_assert(!llamacpp_adapter.count[1].read(&arena, BYTES_OF("{\"tokens\":7}"), &text, &tokens));
 	ck_assert(llamacpp_adapter.count[1].read(&arena, BYTES_OF("{\"tokens\":[1,2,3]}"), &text, &tokens));
 	ck_assert_double_eq(tokens, 3);
@@ -808,6 +846,7 @@ int main(void)
 	tcase_add_test(tests, nonsense_is_no_fact);
 	tcase_add_test(tests, long_lists_are_read_at_once);
 	tcase_add_test(tests, models_have_several_names);
+	tcase_add_test(tests, a_router_is_asked_by_model);
 	tcase_add_test(tests, instances_have_their_own_settings);
 	tcase_add_test(tests, prompts_are_counted);
 	tcase_add_test(tests, lines_are_read);

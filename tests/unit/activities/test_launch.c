@@ -1,4 +1,4 @@
-/* What is shown and written down of arguments: no secret. Pure. */
+/* What is shown and written down of arguments: no secret; and what they tell of a runtime. Pure. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -61,6 +61,43 @@ START_TEST(parallel_is_found)
 }
 END_TEST
 
+static const struct launch_flag flags[] = {
+	{"C.cache_flags", "cache_prompt", {"--cache-prompt"}, "--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT"},
+	{"C.cache_flags", "cache_ram", {"-cram", "--cache-ram"}, NULL, "LLAMA_ARG_CACHE_RAM"},
+	{"B.revision", NULL, {"-hf", "-hfr", "--hf-repo", "--hf"}, NULL, NULL},
+	{NULL, NULL, {NULL}, NULL, NULL},
+};
+
+static const struct {
+	const char *argv, *env, *told;
+} told[] = {
+	{"[\"s\",\"--no-cache-prompt\",\"-cram\",\"0\"]", "{}", "{\"C.cache_flags\":{\"cache_prompt\":false,\"cache_ram\":\"0\"}}"},
+	{"[\"s\",\"--no-cache-prompt\",\"--cache-prompt\",\"--cache-ram=1\",\"-cram\",\"2\"]", "{}", "{\"C.cache_flags\":{\"cache_prompt\":true,\"cache_ram\":\"2\"}}"}, /* the last one */
+	{"[\"s\",\"--hf\",\"o/m:Q8_0\"]", "{\"LLAMA_ARG_CACHE_RAM\":\"7\",\"LLAMA_ARG_CACHE_PROMPT\":\"off\"}", "{\"B.revision\":\"o/m:Q8_0\",\"C.cache_flags\":{\"cache_prompt\":false,\"cache_ram\":\"7\"}}"},
+	{"[\"s\",\"-cram\",\"1\"]", "{\"LLAMA_ARG_CACHE_RAM\":\"7\"}", "{\"C.cache_flags\":{\"cache_ram\":\"1\"}}"}, /* options first */
+	{"[\"podman\",\"run\",\"-e\",\"LLAMA_ARG_CACHE_RAM=3\",\"-eLLAMA_ARG_CACHE_PROMPT=1\",\"i\"]", "{}", "{\"C.cache_flags\":{\"cache_prompt\":true,\"cache_ram\":\"3\"}}"},
+	{"[\"podman\",\"run\",\"--env=LLAMA_ARG_CACHE_RAM=4\"]", "{}", "{\"C.cache_flags\":{\"cache_ram\":\"4\"}}"},
+	/* What is not known, is no switch's value, or stands there for something else. */
+	{"[\"s\",\"-cram\"]", "{\"LLAMA_ARG_CACHE_PROMPT\":\"(inherited)\"}", "{}"},
+	{"[7,\"s\",\"-cram\",7,\"-cramp\",\"1\",\"x-cram=1\"]", "{\"LLAMA_ARG_CACHE_PROMPT\":\"maybe\",\"LLAMA_ARG_CACHE_RAM\":7}", "{}"},
+	{"[]", NULL, "{}"},
+};
+
+/* What it was told stands where a record has it; of two the last one counts, of an option and a variable the option. */
+START_TEST(flags_are_found)
+{
+	struct arena arena;
+	const struct json *argv, *env;
+
+	arena_init(&arena);
+	argv = json_parse(&arena, bytes_text(told[_i].argv), JSON_STRICT, NULL, NULL);
+	env = told[_i].env != NULL ? json_parse(&arena, bytes_text(told[_i].env), JSON_STRICT, NULL, NULL) : NULL;
+	ck_assert_ptr_nonnull(argv);
+	ck_assert_str_eq((const char *)json_print_arena(launch_read_flags(&arena, flags, argv, env), &arena).data, told[_i].told);
+	arena_close(&arena);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("launch");
@@ -70,6 +107,7 @@ int main(void)
 
 	tcase_add_loop_test(all, secrets_are_not_shown, 0, (int)COUNT_OF(cases));
 	tcase_add_loop_test(all, parallel_is_found, 0, (int)COUNT_OF(parallels));
+	tcase_add_loop_test(all, flags_are_found, 0, (int)COUNT_OF(told));
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
