@@ -141,6 +141,16 @@ void facts_set_text(struct runtime_facts *facts, const char *place, const char *
 		facts_set(facts, place, json_text(facts->arena, text), source);
 }
 
+void facts_set_declared(struct runtime_facts *facts, const char *place, const char *text, const char *source)
+{
+	char group[2] = {place[0], '\0'};
+
+	if (text == NULL || text[0] == '\0')
+		return;
+	facts_set_text(facts, place, text, source);
+	json_set_text(facts->arena, json_get(json_get(facts->fields, group), place + 2), "basis", "declared");
+}
+
 void facts_set_copy(struct runtime_facts *facts, const char *place, const struct json *from, const char *name, const char *source)
 {
 	const struct json *value = json_get(from, name);

@@ -21,6 +21,7 @@ struct answer {
 	struct arena arena; /* holds the texts */
 	struct buffer text, reasoning;
 	const char *model, *finish_reason, *fingerprint; /* NULL: not said */
+	const char *computed_by; /* another machine, that the runtime names as the one which computed the answer; NULL: none */
 	const char *other_model; /* that a piece of the same answer is said to be of; NULL: all are of one */
 	double prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens; /* negative: not said */
 	struct json *timings; /* as the runtime told them, under its names and in its units, within ANSWER_TOLD_MAX; NULL: it did not */
@@ -56,12 +57,14 @@ struct runtime_facts {
 	bool is_router; /* it asks another process for each model: a path that is about one names it */
 	bool is_remote; /* the model is computed on somebody else's machine, wherever the server is: nothing of it can be measured here */
 	const char *instance; /* the runtime's own name of what it has loaded; NULL: it has none, or several */
-	struct json *fields; /* {group: {field: {"value", "source"}}}, or NULL */
+	struct json *fields; /* {group: {field: {"value", "source", "basis"?}}}, or NULL; basis: where it is not reported */
 };
 /* Reported: `place` is "B.arch". A value of NULL says nothing; a later one replaces an earlier one. See FACT_LEN_MAX. */
 void facts_set(struct runtime_facts *facts, const char *place, struct json *value, const char *source);
 void facts_set_text(struct runtime_facts *facts, const char *place, const char *text, const char *source); /* NULL or "": nothing */
 void facts_set_copy(struct runtime_facts *facts, const char *place, const struct json *from, const char *name, const char *source);
+/* Nothing that the runtime told, but what the configuration says: basis "declared". */
+void facts_set_declared(struct runtime_facts *facts, const char *place, const char *text, const char *source);
 /* The SHA-256 of a text, in hex. */
 void facts_set_hash(struct runtime_facts *facts, const char *place, const char *text, const char *source);
 /* The named members of `from`, as one object. */

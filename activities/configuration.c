@@ -169,7 +169,7 @@ static void add_declared(struct writer *writer, const struct runtime_config *con
 		add(writer, "C.context_length", json_number(writer->arena, config->context_length), "declared", "configuration");
 }
 
-/* {group: {field: {value, source, basis}}}; basis: of all of them, or NULL: each says its own. */
+/* {group: {field: {value, source, basis}}}; basis: of those that do not say their own. */
 static void add_fields(struct writer *writer, const struct json *groups, const char *basis)
 {
 	for (size_t i = 0; i < json_count(groups); i++) {
@@ -177,11 +177,12 @@ static void add_fields(struct writer *writer, const struct json *groups, const c
 
 		for (size_t j = 0; j < json_count(group->value); j++) {
 			const struct json_member *field = &group->value->object.members[j];
+			const char *own = json_get_text(field->value, "basis");
 			char place[80];
 
 			snprintf(place, sizeof(place), "%s.%.70s", group->name, field->name);
 			add(writer, place, json_copy(writer->arena, json_get(field->value, "value")),
-			    basis != NULL ? basis : json_get_text(field->value, "basis"), json_get_text(field->value, "source"));
+			    own != NULL ? own : basis, json_get_text(field->value, "source"));
 		}
 	}
 }
@@ -214,6 +215,23 @@ static void add_reported(struct writer *writer, const struct runtime_facts *fact
 	add_fields(writer, facts->fields, "reported");
 }
 
+/* By the measure of which texts the weights were quantised: two files of one name and size may differ in nothing else. */
+static void add_imatrix(struct writer *writer, const struct weights_header *header)
+{
+	struct json *imatrix = json_object(writer->arena);
+
+	if (header->imatrix_file[0] != '\0')
+		json_set_text(writer->arena, imatrix, "file", header->imatrix_file);
+	if (header->imatrix_dataset[0] != '\0')
+		json_set_text(writer->arena, imatrix, "dataset", header->imatrix_dataset);
+	if (header->imatrix_entries >= 0)
+		json_set_number(writer->arena, imatrix, "entries", (double)header->imatrix_entries);
+	if (header->imatrix_chunks >= 0)
+		json_set_number(writer->arena, imatrix, "chunks", (double)header->imatrix_chunks);
+	if (json_count(imatrix) > 0)
+		add(writer, "B.imatrix", imatrix, "measured", header->source);
+}
+
 /* Measured are the files; that the runtime serves just these is the operator's word. */
 static void add_weights(struct writer *writer, const struct weights *weights)
 {
@@ -226,6 +244,9 @@ static void add_weights(struct writer *writer, const struct weights *weights)
 		return;
 	add_text(writer, "B.arch", header->arch, "measured", header->source);
 	add_text(writer, "B.quantisation", header->quantisation, "measured", header->source);
+	if (header->quantisation_version >= 0)
+		add(writer, "B.quantisation_version", json_number(writer->arena, (double)header->quantisation_version), "measured", header->source);
+	add_imatrix(writer, header);
 	add_digest(writer, "B.chat_template_sha256", header->has_chat_template, &header->chat_template, "measured", header->source);
 	add_digest(writer, "B.generation_config_sha256", header->has_generation_config, &header->generation_config, "measured", header->source);
 }
@@ -329,7 +350,9 @@ struct configuration *configuration_new(const struct configuration_input *input)
 	configuration->model = keep(configuration, model);
 	configuration->model_reported = card != NULL;
 	configuration->simulated = is_simulator(input->facts->server);
-	configuration->weights = *input->weights;
+	configuration->is_remote = input->facts->is_remote;
+	if (!configuration->is_remote)
+		configuration->weights = *input->weights;
 	configuration->card = card != NULL ? json_copy(&configuration->arena, card) : NULL;
 
 	configuration->record = writer.record = json_object(&configuration->arena);
@@ -338,7 +361,7 @@ struct configuration *configuration_new(const struct configuration_input *input)
 	add_declared(&writer, input->config, model);
 	add_launched(&writer, input->launched, input->adapter->flags);
 	add_reported(&writer, input->facts, configuration->server, configuration->simulated, card);
-	add_weights(&writer, input->weights);
+	add_weights(&writer, &configuration->weights);
 	add_host(&writer, input->host);
 	set_fingerprint(&writer, input->fingerprint);
 	if (input->ignored != NULL)
@@ -358,6 +381,7 @@ struct configuration *configuration_with_fingerprint(const struct configuration 
 	configuration->model = keep(configuration, from->model);
 	configuration->model_reported = from->model_reported;
 	configuration->simulated = from->simulated;
+	configuration->is_remote = from->is_remote;
 	configuration->weights = from->weights;
 	configuration->rungs = from->rungs;
 	configuration->card = from->card != NULL ? json_copy(&configuration->arena, from->card) : NULL;

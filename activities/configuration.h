@@ -31,6 +31,7 @@ struct configuration {
 	struct json *record;
 	struct digest digest;
 	bool simulated;
+	bool is_remote; /* the model is computed on somebody else's machine: nothing of it is measured */
 	const char *server, *version, *fingerprint; /* NULL: unknown; server "": no such header */
 	const char *model; /* the one to ask for; NULL: unknown */
 	bool model_reported;

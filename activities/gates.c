@@ -165,6 +165,10 @@ const char *gates_refuse(const struct inference *inference, const struct configu
 	const char *condition;
 	const struct gate *gate;
 
+	/* In the lane for itself alone works what measures, or relies on it. */
+	if (configuration->is_remote && inference->slot.solo != NULL)
+		return arena_printf(arena, "the model of runtime %s is computed on another machine (B.remote_host of its configuration record), where nobody can tell what answers: "
+				    "nothing is measured of it; ask a model that the runtime itself has", name);
 	if (required == NULL || required->type == JSON_NULL)
 		return NULL;
 	if (!reproducibility_class_parse(word, &wanted) || wanted < CLASS_UNSTABLE)

@@ -87,6 +87,14 @@ static void copy_text(char to[WEIGHTS_TEXT_MAX], const char *from)
 	to[len] = '\0';
 }
 
+static const char *base_name(const char *path)
+{
+	for (const char *at = path; *at != '\0'; at++)
+		if (*at == '/' || *at == '\\')
+			path = at + 1;
+	return path;
+}
+
 static bool take_text(FILE *file, const char *key, struct weights_header *header)
 {
 	size_t len;
@@ -96,6 +104,10 @@ static bool take_text(FILE *file, const char *key, struct weights_header *header
 		return false;
 	if (strcmp(key, "general.architecture") == 0) {
 		copy_text(header->arch, text);
+	} else if (strcmp(key, "quantize.imatrix.file") == 0) {
+		copy_text(header->imatrix_file, base_name(text));
+	} else if (strcmp(key, "quantize.imatrix.dataset") == 0) {
+		copy_text(header->imatrix_dataset, base_name(text));
 	} else if (strcmp(key, "tokenizer.chat_template") == 0 && len > 0) {
 		header->chat_template = digest_of((struct bytes){(const uint8_t *)text, len});
 		header->has_chat_template = true;
@@ -118,13 +130,19 @@ static bool take_number(FILE *file, uint64_t type, const char *key, struct weigh
 			snprintf(header->quantisation, sizeof(header->quantisation), "file_type %llu", (unsigned long long)value);
 	} else if (dot != NULL && strcmp(dot, ".context_length") == 0) {
 		header->context_length = (double)value;
+	} else if (strcmp(key, "general.quantization_version") == 0 && value <= INT32_MAX) {
+		header->quantisation_version = (int64_t)value;
+	} else if (strcmp(key, "quantize.imatrix.entries_count") == 0 && value <= INT32_MAX) {
+		header->imatrix_entries = (int64_t)value;
+	} else if (strcmp(key, "quantize.imatrix.chunks_count") == 0 && value <= INT32_MAX) {
+		header->imatrix_chunks = (int64_t)value;
 	}
 	return true;
 }
 
 bool gguf_read(FILE *file, struct weights_header *header)
 {
-	struct weights_header found = {.source = "header of the weights file (GGUF)"};
+	struct weights_header found = {.source = "header of the weights file (GGUF)", .quantisation_version = -1, .imatrix_entries = -1, .imatrix_chunks = -1};
 	uint64_t version, tensors, keys, type;
 	char magic[4];
 
@@ -140,7 +158,7 @@ bool gguf_read(FILE *file, struct weights_header *header)
 
 		if (ok && type == TYPE_STRING)
 			ok = take_text(file, key, &found);
-		else if (ok && (type == TYPE_UINT32 || type == TYPE_UINT64))
+		else if (ok && (type == TYPE_UINT32 || type == TYPE_UINT64 || type == TYPE_INT32)) /* counts, all of them */
 			ok = take_number(file, type, key, &found);
 		else
 			ok = ok && skip_value(file, type, 0);

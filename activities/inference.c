@@ -505,6 +505,9 @@ static bool check_answer(struct inference *inference)
 	if (asked == NULL && answer->other_model != NULL)
 		return answer_fail(answer, FAILURE_WRONG_MODEL, "one answer is of two models, %.100s and %.100s; name the one to ask (model)", answer->model,
 				   answer->other_model);
+	if (answer->computed_by != NULL && !inference->sent_under->is_remote)
+		return answer_fail(answer, FAILURE_WRONG_MODEL, "a model of runtime %s was asked, but %.100s computed the answer; see what the runtime has under that name",
+				   inference->runtime->config.name, answer->computed_by);
 	/* Every kind gives one, in a stream and in one piece (runtimes.md 2 to 8): without it nobody knows that the answer is whole. */
 	if (reason == NULL)
 		return answer_fail(answer, FAILURE_TRUNCATED, "the %s without a finish reason%s; what came is not used",
@@ -1556,6 +1559,7 @@ static struct json *describe_runtime(const struct inference *inference, struct a
 	const struct configuration *configuration = inference->configuration;
 	bool has_server = configuration->server != NULL && configuration->server[0] != '\0';
 	struct json *runtime = json_object(arena), *engine = json_object(arena), *instance = instance_json(arena, &inference->instance);
+	struct json *host = describe_host(configuration, arena);
 
 	json_set_text(arena, engine, "name", has_server ? configuration->server : inference->runtime->config.kind);
 	json_set_text(arena, engine, "version", configuration->version != NULL ? configuration->version : "unknown");
@@ -1564,7 +1568,8 @@ static struct json *describe_runtime(const struct inference *inference, struct a
 	json_set_text(arena, runtime, "instance", json_get_text(instance, "id"));
 	json_set_text(arena, runtime, "instanceBasis", json_get_text(instance, "basis"));
 	json_set_text(arena, runtime, "startedOn", json_get_text(instance, "startedOn"));
-	json_set(arena, runtime, "host", describe_host(configuration, arena));
+	if (host != NULL)
+		json_set(arena, runtime, "host", host);
 	describe_launch(inference, arena, runtime, engine);
 	return runtime;
 }

@@ -146,7 +146,7 @@ static struct json *read_flag(struct arena *arena, const struct launch_flag *fla
 
 		if (word == NULL)
 			continue;
-		if (flag->off != NULL && strcmp(word, flag->off) == 0)
+		if (flag->off != NULL && flag->off[0] != '\0' && strcmp(word, flag->off) == 0)
 			value = json_boolean(arena, false);
 		else if (is_one_of(word, flag->options, LAUNCH_OPTIONS_MAX))
 			value = flag->off != NULL ? json_boolean(arena, true) : read_value(arena, flag, text_at(argv, i + 1));

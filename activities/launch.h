@@ -66,7 +66,7 @@ struct launch_flag {
 	const char *place; /* "C.cache_flags" */
 	const char *name; /* a member of that field's value; NULL: it is the value */
 	const char *options[LAUNCH_OPTIONS_MAX]; /* with a value behind them, or behind "="; of a switch without */
-	const char *off; /* turns the switch off; NULL: this is no switch */
+	const char *off; /* turns the switch off, "": nothing does; NULL: this is no switch */
 	const char *variable; /* counts where no option is given; NULL: there is none */
 };
 /* {place: value or {name: value}}: values are texts, of switches true or false; the last one counts. What was not told is left out, and so is what is

@@ -25,6 +25,13 @@ static const struct sampling_field sampling[] = {
 	{NULL, NULL, NULL},
 };
 
+/* Neither can be asked for (runtimes.md 6a). */
+static const struct launch_flag flags[] = {
+	{"C.cache_flags", "kv_cache_type", {NULL}, NULL, "OLLAMA_KV_CACHE_TYPE"},
+	{"C.cache_flags", "flash_attention", {NULL}, "", "OLLAMA_FLASH_ATTENTION"},
+	{NULL, NULL, {NULL}, NULL, NULL},
+};
+
 static const char *refuse_sampling(const char *name, const struct json *value)
 {
 	static const char *const efforts[] = {"none", "low", "medium", "high", "max"};
@@ -108,6 +115,7 @@ static bool read_message(struct answer *answer, struct bytes text, bool *token)
 		goto out;
 	}
 	answer_keep_model(answer, json_get_text(root, "model"));
+	answer_keep_text(answer, &answer->computed_by, json_get_text(root, "remote_host"));
 	message = json_get(root, "message");
 	*token = answer_add(&answer->text, json_get(message, "content"));
 	*token |= answer_add(&answer->reasoning, json_get(message, "thinking"));
@@ -168,12 +176,29 @@ static bool is_model(const char *asked, const char *answered)
 	return is_named(answered, asked) || is_named(asked, answered);
 }
 
+/* A cloud model: the server hands on what it is asked, and its digest is that of a note which says where to. */
+static void read_remote(struct runtime_facts *facts, const struct json *model, const char *source)
+{
+	const char *host_name = json_get_text(model, "remote_host"), *name = json_get_text(model, "remote_model");
+
+	facts_set_text(facts, "B.remote_host", host_name, source);
+	facts_set_text(facts, "B.remote_model", name, source);
+	facts->is_remote |= (host_name != NULL && host_name[0] != '\0') || (name != NULL && name[0] != '\0');
+}
+
 static void set_details(struct runtime_facts *facts, const struct json *details, const char *source)
 {
 	facts_set_copy(facts, "B.arch", details, "family", source);
 	facts_set_copy(facts, "B.quantisation", details, "quantization_level", source);
 	facts_set_copy(facts, "B.format", details, "format", source);
 	facts_set_copy(facts, "B.parameter_size", details, "parameter_size", source);
+}
+
+static const char *tag_of(const char *name)
+{
+	const char *slash = strrchr(name, '/'), *colon = strrchr(name, ':');
+
+	return colon != NULL && (slash == NULL || colon > slash) ? colon + 1 : NULL; /* a registry may have a port */
 }
 
 static void read_tags(struct bytes body, struct runtime_facts *facts)
@@ -206,9 +231,11 @@ static void read_tags(struct bytes body, struct runtime_facts *facts)
 			continue;
 		/* Of the manifest: the strongest identity that any runtime gives over HTTP. */
 		facts_set_copy(facts, "B.manifest_digest", model, "digest", source);
-		facts_set_copy(facts, "B.weights_digest", model, "digest", "GET /api/tags: digest of the manifest");
 		facts_set_copy(facts, "B.size_bytes", model, "size", source);
-		facts_set_copy(facts, "B.remote_host", model, "remote_host", source); /* somebody else's machine answers */
+		facts_set_text(facts, "B.revision", tag_of(json_get_text(model, "name")), "GET /api/tags: tag of the name");
+		read_remote(facts, model, source);
+		if (!facts->is_remote)
+			facts_set_copy(facts, "B.weights_digest", model, "digest", "GET /api/tags: digest of the manifest");
 		set_details(facts, json_get(model, "details"), source);
 	}
 }
@@ -223,18 +250,32 @@ static struct json *make_show(const struct runtime_facts *facts)
 	return body;
 }
 
-/* The value of a line "FROM …" of a Modelfile. */
+/* The value of a line "FROM …" of a Modelfile, or "num_batch   512" of its parameters. */
 static const char *modelfile_value(struct arena *arena, const char *text, const char *name)
 {
 	size_t len = strlen(name);
 
 	while (text != NULL && *text != '\0') {
-		if (strncmp(text, name, len) == 0 && text[len] == ' ')
-			return arena_text_len(arena, text + len + 1, strcspn(text + len + 1, "\r\n"));
+		if (strncmp(text, name, len) == 0 && text[len] == ' ') {
+			text += len + strspn(text + len, " ");
+			return arena_text_len(arena, text, strcspn(text, "\r\n"));
+		}
 		text = strchr(text, '\n');
 		text = text != NULL ? text + 1 : NULL;
 	}
 	return NULL;
+}
+
+static void read_parameter(struct runtime_facts *facts, const char *place, const char *parameters, const char *name)
+{
+	const char *value = modelfile_value(facts->arena, parameters, name);
+	struct json *member;
+
+	if (value == NULL)
+		return;
+	member = json_object(facts->arena);
+	json_set_text(facts->arena, member, name, value);
+	facts_set(facts, place, member, "POST /api/show parameters");
 }
 
 static void read_show(struct bytes body, struct runtime_facts *facts)
@@ -244,6 +285,9 @@ static void read_show(struct bytes body, struct runtime_facts *facts)
 	const char *modelfile = json_get_text(root, "modelfile"), *from = modelfile_value(facts->arena, modelfile, "FROM");
 	const char *blob = from != NULL ? strstr(from, "sha256-") : NULL;
 
+	read_remote(facts, root, source);
+	read_parameter(facts, "C.batch_sizes", json_get_text(root, "parameters"), "num_batch");
+	read_parameter(facts, "C.speculation", json_get_text(root, "parameters"), "draft_num_predict");
 	if (blob != NULL)
 		facts_set_text(facts, "B.weights_blob", blob, "POST /api/show, FROM of the Modelfile");
 	facts_set_text(facts, "B.adapters", modelfile_value(facts->arena, modelfile, "ADAPTER"), "POST /api/show, ADAPTER of the Modelfile");
@@ -261,7 +305,7 @@ static void read_loaded(struct bytes body, struct runtime_facts *facts)
 	static const char source[] = "GET /api/ps";
 	const struct json *list = json_get(probe_json(body, facts), "models");
 
-	if (!json_is(list, JSON_ARRAY))
+	if (!json_is(list, JSON_ARRAY) || facts->is_remote) /* of which nothing is loaded here */
 		return;
 	facts->is_unloaded = true;
 	for (size_t i = 0; i < json_count(list); i++) {
@@ -291,6 +335,7 @@ const struct runtime_adapter ollama_adapter = {
 			{.path = "/api/ps", .read = read_loaded},
 		},
 	.bypass = {.why_not = "asks for the cache in each request itself (cache_prompt); load it anew instead (phase reload, where the daemon launches it)"},
+	.flags = flags,
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

@@ -69,6 +69,16 @@ static void read_failure(struct answer *answer, int status, struct bytes body)
 	arena_close(&scratch);
 }
 
+/* "Qwen/x@<commit>": transformers answers under the same name, and an answer under another one counts for nothing. */
+static void read_models(struct bytes body, struct runtime_facts *facts)
+{
+	const char *at = facts->wanted != NULL ? strrchr(facts->wanted, '@') : NULL;
+
+	chat_read_models(body, facts);
+	if (at != NULL)
+		facts_set_declared(facts, "B.revision", at + 1, "model of the configuration");
+}
+
 /* `transformers serve` names the revision too. */
 static bool is_model(const char *asked, const char *answered)
 {
@@ -80,7 +90,7 @@ static bool is_model(const char *asked, const char *answered)
 const struct runtime_adapter openai_adapter = {
 	.kind = "openai",
 	.request_path = CHAT_PATH,
-	.probes = {{.path = "/v1/models", .read = chat_read_models}, {.path = "/version", .read = chat_read_version}},
+	.probes = {{.path = "/v1/models", .read = read_models}, {.path = "/version", .read = chat_read_version}},
 	.bypass = {.why_not = "has no field or path that every server of its kind knows to get past a cache; name the server's own kind"},
 	.sampling = sampling,
 	.make_request = make_request,

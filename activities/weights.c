@@ -169,11 +169,34 @@ struct weights_reading {
 	uint8_t *chunk;
 };
 
+/* A pipe under the name would hold the thread up until somebody writes into it. */
+static int open_regular(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat status;
+
+	if (fd < 0 || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
+		return fd;
+	close(fd);
+	errno = EINVAL;
+	return -1;
+}
+
+static FILE *open_stream(const char *path)
+{
+	int fd = open_regular(path);
+	FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+
+	if (fd >= 0 && file == NULL)
+		close(fd);
+	return file;
+}
+
 static int open_file(struct weights_reading *reading, struct error *error)
 {
 	const char *path = path_of_file(&reading->set, reading->index);
 
-	reading->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	reading->fd = open_regular(path);
 	if (reading->fd < 0)
 		return error_set(error, ERR_NOT_FOUND, "weights file %s: %s", path, strerror(errno));
 	reading->size = 0;
@@ -232,7 +255,7 @@ static void hash_some(struct weights_reading *reading, struct error *error)
 
 static const struct json *read_json(struct file_set *set, const char *name, struct bytes *text)
 {
-	FILE *file = fopen(arena_printf(&set->arena, "%s%s", set->folder, name), "re");
+	FILE *file = open_stream(arena_printf(&set->arena, "%s%s", set->folder, name));
 	struct json *json = NULL;
 	uint8_t *bytes;
 	size_t len;
@@ -263,7 +286,7 @@ static void read_folder_header(struct file_set *set, struct weights_header *head
 	const struct json *config = read_json(set, "config.json", &text), *quantisation = json_get(config, "quantization_config");
 	const char *template;
 
-	*header = (struct weights_header){.source = "files of the weights folder"};
+	*header = (struct weights_header){.source = "files of the weights folder", .quantisation_version = -1, .imatrix_entries = -1, .imatrix_chunks = -1};
 	copy_text(header->arch, json_get_text(config, "model_type"));
 	copy_text(header->quantisation, json_get_text(quantisation, "quant_method"));
 	if (header->quantisation[0] == '\0')
@@ -296,7 +319,7 @@ static void read_header(struct file_set *set, bool folder, struct weights_header
 		read_folder_header(set, header);
 		return;
 	}
-	file = fopen(path_of_file(set, 0), "re");
+	file = open_stream(path_of_file(set, 0));
 	if (file == NULL)
 		return;
 	gguf_read(file, header);

@@ -30,6 +30,9 @@ struct weights_header {
 	bool has_chat_template, has_generation_config;
 	struct digest chat_template, generation_config;
 	double context_length; /* that it was trained for; 0: not said */
+	/* How it was quantised, of a GGUF file: which form of the format, and by the measure of which texts; negative and "": not said. */
+	int64_t quantisation_version, imatrix_entries, imatrix_chunks;
+	char imatrix_file[WEIGHTS_TEXT_MAX], imatrix_dataset[WEIGHTS_TEXT_MAX]; /* base names: folders are somebody's machine */
 };
 
 struct weights {

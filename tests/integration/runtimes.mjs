@@ -340,6 +340,47 @@ await test('on its schedule a runtime is asked again: what changed is known with
 	fake.close();
 });
 
+await test('a runtime on another machine: its facts are signed without a host, and nothing of this one is claimed of it', async () => {
+	const sim = await startSimulator('--kind', 'openai');
+	// An address that is here, too, but is not known to be.
+	const daemon = await new Daemon('runtimes-far', { runtimes: runtimeOf({ kind: 'openai' }, sim.url.replace('127.0.0.1', '0.0.0.0')) }).start();
+	const result = await extract(daemon);
+	equal(result.facts.length, FACTS, 'facts');
+	const fact = await daemon.get(`/v1/facts/${result.facts[0].id}`), { record } = await daemon.get(`/v1/provenance/${fact.configuration}`);
+	equal([record.D.kernel.basis, record.D.gpu.basis, (await daemon.get('/v1/runtimes')).runtimes[0].instance.basis], ['unknown', 'unknown', 'unknown'], 'the record');
+	const verified = cli('--socket', daemon.socket, 'fact', 'verify', result.facts[0].id);
+	equal(verified.code, 0, verified.stderr);
+	await daemon.stop();
+	await sim.stop();
+});
+
+await test('ollama: of a cloud model nothing is claimed that is not known here, no gate measures it, no work that relies on one is done by it', async () => {
+	const sim = await startSimulator('--kind', 'ollama');
+	await sim.script({ options: { loaded: true } });
+	const daemon = await new Daemon('runtimes-cloud', { runtimes: runtimeOf({ kind: 'ollama' }, sim.url) }).start();
+	const local = await daemon.post('/v1/runtimes/r/probe', {}, 200);
+	equal([local.configuration.B.weights_digest.basis, local.configuration.B.revision.value, local.configuration.D.kernel.basis], ['reported', 'latest', 'measured'], 'a local one');
+	// The name stands for something else from here on, and the answer says it before any probe does.
+	await sim.script({ options: { loaded: true, remoteHost: 'https://cloud.invalid' } });
+	const moved = await extract(daemon);
+	equal([moved.sections[0].outcome, moved.facts.length], ['wrong-model', 0], 'moved');
+	const cloud = await daemon.post('/v1/runtimes/r/probe', {}, 200), { B, C, D } = cloud.configuration;
+	equal([B.remote_host.value, B.remote_model.value, B.weights_digest.basis, D.kernel.basis, D.cpu_model.basis, C.context_length.basis], ['https://cloud.invalid', 'simulated', 'unknown', 'unknown', 'unknown', 'unknown'], 'the record');
+	equal((await daemon.get('/v1/runtimes')).runtimes[0].instance.basis, 'unknown', 'instance');
+	const result = await extract(daemon);
+	equal(result.facts.length, FACTS, 'facts');
+	equal((await daemon.get(`/v1/facts/${result.facts[0].id}`)).configuration, cloud.digest, 'under that record');
+	const requests = (await sim.state()).requests;
+	const gate = cli('--socket', daemon.socket, 'gate', 'r', '-n', '2');
+	check(gate.code !== 0 && /computed on another machine/.test(gate.stdout + gate.stderr), `${gate.code} ${gate.stdout} ${gate.stderr}`);
+	await daemon.post('/v1/runs', { id: 'demands', definition: extractionOf('r', { requireClass: 'unstable' }), input: { document: DOCUMENT } }, 201);
+	const demands = await daemon.ended('demands');
+	equal((demands.output?.facts?.sections ?? demands.output?.sections)?.[0]?.outcome, 'configuration', JSON.stringify(demands.error));
+	equal((await sim.state()).requests, requests, 'nothing was asked for either');
+	await daemon.stop();
+	await sim.stop();
+});
+
 await test('llama.cpp\'s router: it is asked by model, nothing that is asked of it loads one, and one that a request loaded is known after it, by its own command line too', async () => {
 	const sim = await startSimulator('--kind', 'llamacpp');
 	const options = { router: true, models: ['small'] }, models = async () => (await sim.state()).runtime.models;

@@ -341,13 +341,23 @@ static void print_v1_error_event(const struct reply *reply, struct buffer *out)
 
 /* ---- Native answers ---- */
 
+/* A cloud model says where it is computed, in each answer as well. */
+static void print_remote(const struct script *script, struct buffer *out)
+{
+	if (script->options.remote_host == NULL)
+		return;
+	buffer_add_text(out, ",\"remote_model\":\"simulated\",\"remote_host\":");
+	print_text(script->options.remote_host, out);
+}
+
 static void prepare_native(struct reply *reply, struct arena *arena)
 {
 	struct buffer out;
 
-	buffer_init(&out, PREFIX_BYTES_MAX + 6 * strlen(reply->model));
+	buffer_init(&out, PREFIX_BYTES_MAX + 6 * (strlen(reply->model) + OPTION_TEXT_MAX));
 	buffer_add_text(&out, "{\"model\":");
 	print_text(reply->model, &out);
+	print_remote(reply->script, &out);
 	buffer_add_text(&out, ",\"created_at\":");
 	print_time(CREATED_BASE + reply->ordinal, &out);
 	CHECK(!out.overflow);
@@ -521,10 +531,7 @@ static void print_tags(const struct sim *sim, struct buffer *out)
 		print_card(sim, i == 0 ? sim->script->model : options->models[i - 1], out);
 		buffer_add_text(out, ",\"modified_at\":");
 		print_time(CREATED_BASE, out);
-		if (options->remote_host != NULL) {
-			buffer_add_text(out, ",\"remote_model\":\"simulated\",\"remote_host\":");
-			print_text(options->remote_host, out);
-		}
+		print_remote(sim->script, out);
 		buffer_add_text(out, i < options->model_count ? "}," : "}");
 	}
 	buffer_add_text(out, "]}");
@@ -539,7 +546,7 @@ static void print_ps(const struct sim *sim, struct buffer *out)
 	for (size_t i = 0; i < sim->runtime.model_count; i++) {
 		const struct model_state *model = sim->runtime.models[i];
 
-		if (!model->loaded)
+		if (!model->loaded || options->remote_host != NULL) /* which holds nothing here */
 			continue;
 		if (!first)
 			buffer_add_char(out, ',');
@@ -562,10 +569,7 @@ static void print_show(const struct sim *sim, const char *name, struct buffer *o
 		",\"model_info\":{\"general.architecture\":\"llama\",\"general.file_type\":7,\"general.parameter_count\":7000000,"
 		"\"llama.context_length\":%d},\"capabilities\":[\"completion\",\"thinking\"],\"modified_at\":", digest, TRAINED_CONTEXT);
 	print_time(CREATED_BASE, out);
-	if (sim->script->options.remote_host != NULL) {
-		buffer_add_text(out, ",\"remote_model\":\"simulated\",\"remote_host\":");
-		print_text(sim->script->options.remote_host, out);
-	}
+	print_remote(sim->script, out);
 	buffer_add_char(out, '}');
 }
 

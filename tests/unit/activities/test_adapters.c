@@ -403,6 +403,7 @@ END_TEST
 		 "\"variants\":[\"m@q4_k_s\",\"m@q8_0\"]}]}"
 #define TAGS "{\"models\":[{\"name\":\"m:latest\",\"digest\":\"ab12\",\"size\":9,\"modified_at\":\"now\",\"details\":{\"family\":\"llama\",\"quantization_level\":\"Q8_0\"}}]}"
 
+#define CLOUD "{\"models\":[{\"name\":\"m:latest\",\"digest\":\"ab12\",\"remote_model\":\"big\",\"remote_host\":\"https://c\"}]}"
 #define ROUTER "{\"data\":[{\"id\":\"n\",\"status\":{\"value\":\"loaded\"}},{\"id\":\"m\",\"status\":{\"value\":\"loaded\",\"args\":[\"llama-server\",\"-m\",\"/m.gguf\",\"--api-key\",\"k\",\"--host\"," \
 	       "\"127.0.0.1\",\"--port\",\"40123\",\"--no-cache-prompt\",\"-b\",\"512\",\"-hf\",\"o/m:Q8_0\"]}}]}"
 
@@ -445,6 +446,15 @@ static const struct {
 	{&ollama_adapter, "/api/show", "{\"modelfile\":\"# x\\nFROM /root/blobs/sha256-77aa\\nADAPTER ./l\\n\",\"template\":\"abc\"}", "B", "weights_blob", "\"sha256-77aa\""},
 	{&ollama_adapter, "/api/show", "{\"modelfile\":\"FROM x\\nADAPTER ./l\\n\"}", "B", "adapters", "\"./l\""},
 	{&ollama_adapter, "/api/show", "{\"modelfile\":\"FROM x\"}", "B", "weights_blob", NULL},
+	{&ollama_adapter, "/api/show", "{\"parameters\":\"num_ctx    4096\\nnum_batch         1024\\nnum_batches 7\"}", "C", "batch_sizes", "{\"num_batch\":\"1024\"}"},
+	{&ollama_adapter, "/api/show", "{\"parameters\":\"draft_num_predict 4\"}", "C", "speculation", "{\"draft_num_predict\":\"4\"}"},
+	{&ollama_adapter, "/api/show", "{\"parameters\":\"temperature 1\"}", "C", "batch_sizes", NULL},
+	{&ollama_adapter, "/api/show", "{\"remote_host\":\"https://c\",\"remote_model\":\"big\"}", "B", "remote_host", "\"https://c\""},
+	{&ollama_adapter, "/api/show", "{\"renderer\":\"qwen3\",\"parser\":\"qwen3\"}", "B", "renderer", "\"qwen3\""},
+	{&ollama_adapter, "/api/tags", TAGS, "B", "revision", "\"latest\""},
+	{&ollama_adapter, "/api/tags", CLOUD, "B", "remote_model", "\"big\""},
+	{&ollama_adapter, "/api/tags", CLOUD, "B", "manifest_digest", "\"ab12\""},
+	{&ollama_adapter, "/api/tags", CLOUD, "B", "weights_digest", NULL},
 	{&ollama_adapter, "/api/ps", "{\"models\":[{\"name\":\"m:latest\",\"size\":9,\"size_vram\":4,\"context_length\":4096,\"expires_at\":\"x\"}]}", "C", "offload", "\"part\""},
 	{&ollama_adapter, "/api/ps", "{\"models\":[{\"name\":\"m:latest\",\"size\":9,\"size_vram\":9,\"context_length\":4096}]}", "C", "context_length", "4096"},
 	{&ollama_adapter, "/api/ps", "{\"models\":[]}", "C", "context_length", NULL},
@@ -558,7 +568,16 @@ START_TEST(models_have_several_names)
 	ck_assert(openai_adapter.is_model("Qwen/x", "Qwen/x@main"));
 	ck_assert(!openai_adapter.is_model("Qwen/x@a", "Qwen/x@main"));
 	find_probe(&ollama_adapter, "/api/ps")->read(bytes_text("{\"models\":[]}"), &facts);
-	ck_assert(facts.is_unloaded);
+	ck_assert(facts.is_unloaded && !facts.is_remote);
+	/* Of a cloud model nothing is loaded here, nor would be. */
+	facts = (struct runtime_facts){.arena = &arena, .wanted = "m"};
+	find_probe(&ollama_adapter, "/api/tags")->read(bytes_text(CLOUD), &facts);
+	find_probe(&ollama_adapter, "/api/ps")->read(bytes_text("{\"models\":[]}"), &facts);
+	ck_assert(facts.is_remote && !facts.is_unloaded);
+	/* The revision that is asked for is the operator's word. */
+	facts = (struct runtime_facts){.arena = &arena, .wanted = "Qwen/x@0123"};
+	find_probe(&openai_adapter, "/v1/models")->read(bytes_text("{\"data\":[{\"id\":\"Qwen/x\"}]}"), &facts);
+	ck_assert_str_eq(print(json_get(json_get(facts.fields, "B"), "revision")), "{\"basis\":\"declared\",\"source\":\"model of the configuration\",\"value\":\"0123\"}");
 }
 END_TEST
 

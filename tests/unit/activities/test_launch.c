@@ -64,6 +64,7 @@ END_TEST
 static const struct launch_flag flags[] = {
 	{"C.cache_flags", "cache_prompt", {"--cache-prompt"}, "--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT"},
 	{"C.cache_flags", "cache_ram", {"-cram", "--cache-ram"}, NULL, "LLAMA_ARG_CACHE_RAM"},
+	{"C.cache_flags", "swa_full", {"--swa-full"}, "", NULL},
 	{"B.revision", NULL, {"-hf", "-hfr", "--hf-repo", "--hf"}, NULL, NULL},
 	{NULL, NULL, {NULL}, NULL, NULL},
 };
@@ -80,7 +81,8 @@ static const struct {
 	/* What is not known, is no switch's value, or stands there for something else. */
 	{"[\"s\",\"-cram\"]", "{\"LLAMA_ARG_CACHE_PROMPT\":\"(inherited)\"}", "{}"},
 	{"[7,\"s\",\"-cram\",7,\"-cramp\",\"1\",\"x-cram=1\"]", "{\"LLAMA_ARG_CACHE_PROMPT\":\"maybe\",\"LLAMA_ARG_CACHE_RAM\":7}", "{}"},
-	{"[]", NULL, "{}"},
+	{"[\"\"]", NULL, "{}"},
+	{"[\"--swa-full\",\"\"]", NULL, "{\"C.cache_flags\":{\"swa_full\":true}}"},
 };
 
 /* What it was told stands where a record has it; of two the last one counts, of an option and a variable the option. */

@@ -94,7 +94,12 @@ static void make_gguf(struct buffer *out)
 	buffer_add_text(out, "GGUF");
 	add_number(out, 3, 4);
 	add_number(out, 0, 8);
-	add_number(out, 8, 8);
+	add_number(out, 13, 8);
+	add_text(out, "general.quantization_version"), add_number(out, 4, 4), add_number(out, 2, 4);
+	add_text(out, "quantize.imatrix.file"), add_number(out, 8, 4), add_text(out, "/home/x/imatrix.dat");
+	add_text(out, "quantize.imatrix.dataset"), add_number(out, 8, 4), add_text(out, "C:\\x\\texts.txt");
+	add_text(out, "quantize.imatrix.entries_count"), add_number(out, 5, 4), add_number(out, 224, 4);
+	add_text(out, "quantize.imatrix.chunks_count"), add_number(out, 5, 4), add_number(out, (uint64_t)-1, 4);
 	add_text(out, "general.architecture"), add_number(out, 8, 4), add_text(out, "llama");
 	add_text(out, "general.file_type"), add_number(out, 4, 4), add_number(out, 7, 4);
 	add_text(out, "llama.context_length"), add_number(out, 4, 4), add_number(out, 2048, 4);
@@ -105,7 +110,7 @@ static void make_gguf(struct buffer *out)
 	add_text(out, "tokenizer.chat_template"), add_number(out, 8, 4), add_text(out, "abc");
 }
 
-/* Architecture, quantisation, template and trained context stand in the header of a GGUF file. */
+/* Architecture, quantisation and what it went by, template and trained context stand in the header of a GGUF file. */
 START_TEST(gguf_header_is_read)
 {
 	struct weights weights;
@@ -118,6 +123,11 @@ START_TEST(gguf_header_is_read)
 	ck_assert_str_eq(weights.header.arch, "llama");
 	ck_assert_str_eq(weights.header.quantisation, "Q8_0");
 	ck_assert_double_eq(weights.header.context_length, 2048);
+	ck_assert_int_eq(weights.header.quantisation_version, 2);
+	ck_assert_str_eq(weights.header.imatrix_file, "imatrix.dat");
+	ck_assert_str_eq(weights.header.imatrix_dataset, "texts.txt");
+	ck_assert_int_eq(weights.header.imatrix_entries, 224);
+	ck_assert_int_eq(weights.header.imatrix_chunks, -1);
 	ck_assert(weights.header.has_chat_template && digest_equal(&weights.header.chat_template, &abc));
 	buffer_close(&gguf);
 	write_text("m.bin", "no gguf");
@@ -254,6 +264,23 @@ START_TEST(folders_are_sets)
 }
 END_TEST
 
+/* A pipe that has the name of a file which is read beside the weights holds nobody up. */
+START_TEST(pipes_are_no_files)
+{
+	static const char *const names[] = {"config.json", "chat_template.jinja", "tokenizer_config.json", "generation_config.json"};
+	struct weights weights;
+
+	for (size_t i = 0; i < COUNT_OF(names); i++)
+		ck_assert_int_eq(mkfifo(path_of(names[i]), 0600), 0);
+	write_text("model.safetensors", "weights");
+	weights = read_ok(folder, true);
+	ck_assert_uint_eq(weights.file_count, 1);
+	ck_assert_str_eq(weights.header.arch, "");
+	ck_assert(!weights.header.has_chat_template && !weights.header.has_generation_config);
+	read_fails(path_of("config.json"), false, ERR_INVALID, "not a regular file");
+}
+END_TEST
+
 /* What is no file, no folder, empty, too much, or stopped is told. */
 START_TEST(mistakes_are_told)
 {
@@ -288,6 +315,7 @@ int main(void)
 	tcase_add_test(tests, shards_belong_together);
 	tcase_add_test(tests, slices_make_the_same);
 	tcase_add_test(tests, folders_are_sets);
+	tcase_add_test(tests, pipes_are_no_files);
 	tcase_add_test(tests, mistakes_are_told);
 	suite_add_tcase(suite, tests);
 	runner = srunner_create(suite);
