@@ -331,6 +331,7 @@ static void leave_wire(struct inference *inference)
 	/* Not known: it may have been all that it asked for. */
 	if (!was_sent || inference->answer.completion_tokens >= 0 || inference->work->activity->result.status >= 400)
 		inference->slot.tokens_used = tokens;
+	inference->slot.unasked = !was_sent;
 	runtime_leave(inference->runtime, &inference->slot);
 	if (was_held && was_sent)
 		*spent = (struct spent){inference->runtime->config.name /* which lives as long as the activities */, tokens, (int64_t)inference->slot.held_us};
@@ -1414,6 +1415,11 @@ void inference_wait_again(struct inference *inference)
 void inference_send(struct inference *inference)
 {
 	CHECK(inference->state == INFERENCE_PREPARING);
+	if (inference->runtime->admission != RUNTIME_ADMITS) { /* it ended while this one was being prepared: as if it had waited until now */
+		inference->on_slot = inference_send;
+		inference_wait_again(inference);
+		return;
+	}
 	inference->state = INFERENCE_CONFIGURING;
 	inference->wait.on_done = on_configured;
 	if (runtime_configure(inference->runtime, &inference->wait, ASK_IF_UNKNOWN))

@@ -759,11 +759,27 @@ static struct json *make_trial(struct probe *probe, const char *field)
 	return runtime->adapter->make_request(arena, &request);
 }
 
+/* Somebody else may listen by now where a process of ours did, who is not to get its key. */
+static void end_unasked(struct probe *probe)
+{
+	const struct runtime *runtime = probe->runtime;
+	char detail[ACTIVITY_DETAIL_MAX];
+	struct list waits;
+
+	detail_set(detail, "runtime %s is not running now, so it is not asked; see `reprise runtime show %s`", runtime->config.name, runtime->config.name);
+	end_probe(probe, &waits);
+	answer_waits(&waits, NULL, FAILURE_UNREACHABLE, detail);
+}
+
 static void next_step(struct probe *probe)
 {
 	const struct runtime_adapter *adapter = probe->runtime->adapter;
 	const struct sampling_field *field;
 
+	if (!supervisor_is_up(probe->runtime->supervisor)) {
+		end_unasked(probe);
+		return;
+	}
 	while (is_in_probes(probe)) {
 		const struct adapter_probe *step = &adapter->probes[probe->index];
 		struct json *body = step->make_body != NULL ? step->make_body(&probe->facts) : NULL;
@@ -1000,6 +1016,23 @@ void runtime_reached(struct runtime *runtime)
 		log_info(LOG_ACTIVITY, "runtime=%s reachable again", runtime->config.name);
 	runtime->reach = RUNTIME_REACHABLE;
 	runtime->last_error[0] = '\0';
+}
+
+void runtime_is_gone(struct runtime *runtime)
+{
+	struct probe *probe = runtime->probe;
+
+	runtime->known = false;
+	runtime->reach = RUNTIME_UNKNOWN;
+	runtime->instance = (struct runtime_instance){0};
+	if (probe == NULL || !probe->transferring)
+		return; /* its next step sees it */
+	/* Not to be sent again on another connection. */
+	transfer_cancel(&probe->transfer);
+	transfer_close(&probe->transfer);
+	probe->transferring = false;
+	deadline_stop(probe->deadline);
+	end_unasked(probe);
 }
 
 bool runtime_erred(struct runtime *runtime, const char *key)

@@ -127,6 +127,8 @@ void runtime_give_up(struct configuration_wait *wait);
 /* A connection failed: who answers next may be somebody else. */
 void runtime_doubt(struct runtime *runtime, const char *why, bool unreachable);
 void runtime_reached(struct runtime *runtime);
+/* Of a launched runtime: its process has ended. Who answered is not known any more, and nobody is asked until it has another one. */
+void runtime_is_gone(struct runtime *runtime);
 /* The runtime answered a request with 500. True: it did before, under the same key, so one more would be the same (runtimes.md 2.2); and it is
  * asked now whether it is ready at all. */
 bool runtime_erred(struct runtime *runtime, const char *key);

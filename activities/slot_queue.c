@@ -392,6 +392,7 @@ void slot_queue_add(struct slot_queue *queue, struct slot *slot, uint64_t now_us
 	slot->number = server->numbers++;
 	slot->passed = 0;
 	slot->tokens_used = -1;
+	slot->unasked = false;
 	count_wait(queue, now_us);
 	memcpy(slot->waited_us, queue->waited_us, sizeof(slot->waited_us));
 	list_init(&slot->solo_link);
@@ -424,6 +425,8 @@ void slot_queue_leave(struct slot_queue *queue, struct slot *slot, uint64_t now_
 	list_remove(&slot->link);
 	queue->in_flight--;
 	server->in_flight--;
+	if (slot->unasked)
+		rate_give_back(&queue->requests, 1);
 	if (slot->tokens_used > slot->tokens)
 		rate_take(&queue->tokens, slot->tokens_used - slot->tokens, now_us);
 	else if (slot->tokens_used >= 0)

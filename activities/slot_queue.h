@@ -61,6 +61,7 @@ struct slot {
 	unsigned priority; /* 0 to PRIORITY_MAX */
 	int64_t tokens; /* what the answer may have at most; counted against the limit of tokens until `tokens_used` is known */
 	int64_t tokens_used; /* -1: not known when it leaves */
+	bool unasked; /* when it leaves: no request was sent, so none counts against the limit of requests */
 
 	/* The queue's own. */
 	struct list solo_link;

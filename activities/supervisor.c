@@ -274,6 +274,11 @@ const char *supervisor_folder(const struct supervisor *supervisor)
 	return supervisor->config->folder != NULL ? supervisor->config->folder : "/";
 }
 
+bool supervisor_is_up(const struct supervisor *supervisor)
+{
+	return supervisor == NULL || (supervisor->pid != 0 && (supervisor->state == RUNTIME_STARTING || supervisor->state == RUNTIME_READY));
+}
+
 bool supervisor_instance(const struct supervisor *supervisor, struct runtime_instance *instance)
 {
 	if (supervisor == NULL || supervisor->pid == 0)
@@ -429,7 +434,7 @@ static void forget_process(struct supervisor *supervisor)
 		unlink(supervisor->note_path);
 	supervisor->pid = 0;
 	supervisor->adopted = false;
-	supervisor->runtime->known = false;
+	runtime_is_gone(supervisor->runtime);
 }
 
 /* Attempts hear why, and that nothing is going to change by itself. */

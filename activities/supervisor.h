@@ -46,6 +46,8 @@ void supervisor_start(struct supervisor *supervisor, const char *reason);
 void supervisor_stop(struct supervisor *supervisor, const char *reason);
 void supervisor_reload(struct supervisor *supervisor, const char *reason); /* stop, and start anew */
 
+/* It starts or is ready: what answers at its address is its process. NULL: not launched, so nothing is known, which is no objection. */
+bool supervisor_is_up(const struct supervisor *supervisor);
 /* The process that it has; false: it has none, or the runtime is not launched (NULL). */
 bool supervisor_instance(const struct supervisor *supervisor, struct runtime_instance *instance);
 const struct json *supervisor_launched(const struct supervisor *supervisor); /* fields of the configuration record, or NULL */

@@ -159,4 +159,22 @@ await test('an attempt that no model has answered uses up none of the tokens per
 	await sim.stop();
 });
 
+await test('an attempt that reached nobody does not count against the requests per time; one that was refused does', async () => {
+	const sim = await startSimulator();
+	const limited = { retry: { attempts: 2, floor: '10ms', cap: '20ms' }, rate: { requests: 2, per: '24h' } };
+	const daemon = await new Daemon('requests-unused', { runtimes: { r: runtimeOf(sim.url, limited), gone: runtimeOf('http://127.0.0.1:1', limited) } }).start();
+	await until('it was asked', async () => (await show(daemon)).configuration !== undefined);
+	const ids = ['gone', 'gone-again', 'gone-too'];
+	for (const id of ids)
+		await submit(daemon, id, inference('gone'));
+	equal((await Promise.all(ids.map(id => daemon.ended(id)))).map(run => run.error.title), Array(3).fill('Attempt 2 failed: unreachable'), 'six attempts where two would be the limit');
+	await sim.script({ faults: [1, 2].map(on => ({ on, kind: 'status', status: 429 })) });
+	await submit(daemon, 'refused', inference('r'));
+	equal((await daemon.ended('refused')).status, 'faulted', 'both were sent');
+	await submit(daemon, 'late', inference('r'));
+	await until('it waits for the limit', async () => (await show(daemon)).waitsFor === 'rate');
+	await daemon.stop();
+	await sim.stop();
+});
+
 await finish();

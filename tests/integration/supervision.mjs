@@ -368,6 +368,32 @@ await test('a server that the daemon has not started is not taken for the runtim
 	await daemon.stop();
 });
 
+await test('a runtime that was stopped is not reachable any more, and who listens there meanwhile is not asked with its key', async () => {
+	const r = await Launched.make({}, {}, { apiKey: { secret: 'key' }, probeEvery: '1s' });
+	let heard = '';
+	const daemon = new Daemon('stopped', { secrets: { key: { env: 'KEY' } }, runtimes: { r: r.configuration } }, { env: { KEY: 'k3y-k3y' } });
+	await daemon.start();
+	await becomes(daemon, 'ready');
+	const before = await daemon.get('/v1/runtimes/r');
+	equal([before.status, before.instance.basis], ['reachable', 'launched'], 'while it runs');
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	const foreign = net.createServer(socket => socket.on('data', data => { heard += data; }).on('error', () => {})
+		.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'))).listen(r.port, '127.0.0.1');
+	const after = await daemon.get('/v1/runtimes/r');
+	equal([after.status, after.instance, after.launch.state], ['unknown', undefined, 'stopped'], 'then');
+	const probed = daemon.cli('runtime', 'probe', 'r');
+	check(probed.code !== 0, 'a probe has nobody to ask');
+	match(probed.stdout + probed.stderr, /runtime r is not running now, so it is not asked; see `reprise runtime show r`/, 'and says so');
+	await submit(daemon, 'waits');
+	await until('it waits', async () => (await daemon.get('/v1/runtimes/r')).waitsFor === 'runtime');
+	equal(heard, '', 'nobody was asked');
+	foreign.close();
+	equal(daemon.cli('runtime', 'start', 'r', '--wait').code, 0, 'start');
+	equal((await daemon.ended('waits')).status, 'completed', 'the run');
+	equal((await daemon.get('/v1/runtimes/r')).status, 'reachable', 'again');
+	await daemon.stop();
+});
+
 await test('a runtime that does not become ready in time is ended and refused', async () => {
 	const r = await Launched.make({ readyAfterMs: 60_000 }, { ready: { path: '/health', within: '5s' }, restart: { attempts: 0 } });
 	const daemon = await daemonOf('never-ready', { r });

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "activities/documents.h"
+#include "activities/runtimes.h"
 #include "activities/sections.h"
 #include "tests/unit/activities/rig.h"
 #include "workflow/base/check.h"
@@ -88,6 +89,35 @@ static void init_extract(struct task *task, const struct task *sections, size_t 
 	task_init(task, ACTIVITY_EXTRACT, arena_text_len(&arena, (const char *)text.data, text.len));
 	arena_close(&arena);
 }
+
+/* While a section is being prepared its runtime ends: nobody is asked at its address, and the attempt goes on once it is there again. */
+START_TEST(prepared_while_the_runtime_ends)
+{
+	struct task sections, extract;
+	struct runtime *runtime;
+
+	open_all(NULL);
+	runtime = runtime_get(rig.activities, "r");
+	run_sections(&sections, "# Title\n\nNorthlight Instruments was founded by Ingrid Solberg.\n", "");
+	rig_document(&rig, sections.activity.result.document);
+	init_extract(&extract, &sections, 0);
+	task_start(&rig, &extract); /* it has its slot, and loads the section */
+	ck_assert_uint_eq(runtime->queue.in_flight, 1);
+	runtime_admit(runtime, RUNTIME_HOLDS, FAILURE_NONE, NULL);
+	runtime->known = false;
+	rig_turns(&rig, 100);
+	ck_assert(!extract.done);
+	ck_assert_ptr_null(runtime->probe);
+	ck_assert_uint_eq(runtime->queue.waiting_count, 1);
+	ck_assert_uint_eq(runtime->queue.in_flight, 0);
+	runtime_admit(runtime, RUNTIME_ADMITS, FAILURE_NONE, NULL);
+	task_wait(&rig, &extract);
+	ck_assert_msg(extract.activity.result.ok, "%s", extract.activity.result.detail);
+	task_close(&extract);
+	task_close(&sections);
+	close_all();
+}
+END_TEST
 
 /* A document becomes sections, a section becomes facts whose quotes stand where their offsets say, and every part of the
  * statement is there. A section without facts is `empty`, which is no failure. */
@@ -427,6 +457,7 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(cases, 120);
+	tcase_add_test(cases, prepared_while_the_runtime_ends);
 	tcase_add_test(cases, document_becomes_facts);
 	tcase_add_test(cases, unusable_answers_are_no_facts);
 	tcase_add_test(cases, ungrounded_is_rejected);

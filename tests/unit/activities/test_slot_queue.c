@@ -349,6 +349,27 @@ START_TEST(requests_per_time)
 }
 END_TEST
 
+/* A slot with which nothing was asked gives its request back; one that was used does not. */
+START_TEST(unasked_requests_do_not_count)
+{
+	begin();
+	a.concurrency = 100;
+	a.requests = (struct slot_rate){.limit = 2, .per_us = (int64_t)(60 * second)};
+	for (unsigned i = 0; i < 5; i++)
+		ask(&a);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_ptr_eq(next(), &slots[i]);
+	ck_assert_ptr_null(next());
+	slots[0].unasked = true;
+	slot_queue_leave(&a, &slots[0], now);
+	slot_queue_leave(&a, &slots[1], now);
+	ck_assert_ptr_eq(next(), &slots[2]);
+	ck_assert_ptr_null(next());
+	ck_assert_uint_eq(wake, now + 30 * second);
+	end();
+}
+END_TEST
+
 /* Tokens count as what may be answered until it is known what was; one over the limit goes alone, and is paid for afterwards. */
 START_TEST(tokens_per_time)
 {
@@ -538,6 +559,7 @@ int main(void)
 	tcase_add_test(tcase, several_models_side_by_side);
 	tcase_add_test(tcase, requests_per_time);
 	tcase_add_test(tcase, tokens_per_time);
+	tcase_add_test(tcase, unasked_requests_do_not_count);
 	tcase_add_test(tcase, limits_stay_within_bounds);
 	tcase_add_test(tcase, clock_goes_backwards);
 	tcase_add_test(tcase, retry_after_holds_the_queue);
