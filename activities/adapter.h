@@ -43,6 +43,7 @@ struct inference_request {
 	const struct json *sampling; /* whole, by our names: {temperature, topP, …} */
 	double context_length; /* that the configuration asks for; 0: it does not say */
 	unsigned without; /* WITHOUT_STREAM_OPTIONS or 0 */
+	bool cache_off; /* the runtime was told to keep no prefixes: no request is to turn that on */
 	const char *salt; /* take nothing from the cache of prefixes, in the adapter's way (adapter_bypass): hexadecimal digits that no other request has. NULL: it may */
 };
 

@@ -105,7 +105,7 @@ static const char *const places[] = {
 	"B.generation_config_sha256", "B.adapters",
 	"C.argv", "C.env", "C.context_length", "C.parallel", "C.batch_sizes", "C.cache_flags", "C.speculation", "C.determinism_switch", "C.kernels",
 	"C.structured_backend", "C.sampling_defaults",
-	"D.os", "D.kernel", "D.wsl", "D.cpu_model", "D.thread_count", "D.memory_bytes", "D.gpu", "D.gpu_driver", "D.cuda",
+	"D.os", "D.kernel", "D.wsl", "D.cpu_model", "D.thread_count", "D.memory_bytes", "D.gpu", "D.gpu_count", "D.gpu_driver", "D.cuda",
 	"E.system_fingerprint",
 };
 
@@ -195,6 +195,7 @@ static void add_launched(struct writer *writer, const struct json *launched, con
 	add_fields(writer, launched, NULL);
 	if (c == NULL)
 		return;
+	add_text(writer, "A.image_digest", launch_image_digest(writer->arena, json_get(json_get(c, "argv"), "value")), "launched", "launch.argv");
 	told = launch_read_flags(writer->arena, flags, json_get(json_get(c, "argv"), "value"), json_get(json_get(c, "env"), "value"));
 	for (size_t i = 0; i < json_count(told); i++)
 		add(writer, told->object.members[i].name, told->object.members[i].value, "launched", "launch.argv, launch.env");
@@ -266,6 +267,32 @@ static void add_host(struct writer *writer, const struct host *host)
 		add(writer, "D.memory_bytes", json_printf(writer->arena, "%llu", (unsigned long long)host->memory_bytes), "measured", "/proc/meminfo");
 }
 
+static const char *text_or_null(const char *text)
+{
+	return text[0] != '\0' ? text : NULL;
+}
+
+static void add_gpus(struct writer *writer, const struct gpus *gpus)
+{
+	struct json *list = json_array(writer->arena);
+
+	if (gpus == NULL || !gpus->known)
+		return;
+	for (unsigned i = 0; i < gpus->count && i < GPUS_MAX; i++) {
+		const struct gpu *gpu = &gpus->list[i];
+		struct json *item = json_object(writer->arena);
+
+		json_set_text(writer->arena, item, "uuid", text_or_null(gpu->uuid));
+		json_set_text(writer->arena, item, "name", text_or_null(gpu->name));
+		json_set_text(writer->arena, item, "compute_cap", text_or_null(gpu->compute_capability));
+		json_add(writer->arena, list, item);
+	}
+	add(writer, "D.gpu", list, "measured", "NVML");
+	add(writer, "D.gpu_count", json_number(writer->arena, gpus->count), "measured", "NVML");
+	add_text(writer, "D.gpu_driver", gpus->driver, "measured", "NVML");
+	add_text(writer, "D.cuda", gpus->cuda, "measured", "NVML");
+}
+
 static void set_fingerprint(struct writer *writer, const char *fingerprint)
 {
 	set_field(writer, "E.system_fingerprint", fingerprint != NULL && fingerprint[0] != '\0' ? json_text(writer->arena, fingerprint) : NULL,
@@ -332,6 +359,7 @@ static void take_values(struct configuration *configuration)
 	configuration->version = value_text(configuration, "A", "runtime_version");
 	configuration->fingerprint = value_text(configuration, "E", "system_fingerprint");
 	configuration->context_length = json_get_number(json_get(json_get(configuration->record, "C"), "context_length"), "value", 0);
+	configuration->cache_off = !json_get_boolean(json_get(json_get(json_get(configuration->record, "C"), "cache_flags"), "value"), "cache_prompt", true);
 	configuration->digest = digest_values(configuration->record);
 }
 
@@ -363,6 +391,8 @@ struct configuration *configuration_new(const struct configuration_input *input)
 	add_reported(&writer, input->facts, configuration->server, configuration->simulated, card);
 	add_weights(&writer, &configuration->weights);
 	add_host(&writer, input->host);
+	if (input->host != NULL)
+		add_gpus(&writer, input->gpus);
 	set_fingerprint(&writer, input->fingerprint);
 	if (input->ignored != NULL)
 		set_field(&writer, "G.ignored_parameters", json_copy(writer.arena, input->ignored), "measured",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "activities/adapter.h"
+#include "activities/memory_probe.h"
 #include "activities/runtime.h"
 #include "activities/schema_ladder.h"
 #include "activities/weights.h"
@@ -36,6 +37,7 @@ struct configuration {
 	const char *model; /* the one to ask for; NULL: unknown */
 	bool model_reported;
 	const struct json *card; /* of the model, as it was listed; NULL: it was not */
+	bool cache_off; /* C.cache_flags says that no prefixes of prompts are kept */
 	double context_length; /* in force, or else asked for; 0: unknown */
 	struct weights weights;
 	struct schema_rungs rungs; /* what its runtime took of which schema; learned, no part of the record */
@@ -46,6 +48,7 @@ struct configuration_input {
 	const struct runtime_adapter *adapter;
 	const struct runtime_facts *facts;
 	const struct host *host; /* NULL: the runtime is on another machine */
+	const struct gpus *gpus; /* of this one; NULL: nobody looked */
 	const struct weights *weights;
 	const char *fingerprint; /* NULL: none was said so far */
 	const struct json *launched; /* {group: {field: {value, basis, source}}}: what the daemon knows since it started the runtime; NULL: it did not */

@@ -987,6 +987,7 @@ static struct inference_request request_of(const struct inference *inference)
 		.sampling = inference->sampling,
 		.context_length = inference->runtime->config.context_length,
 		.without = inference->without,
+		.cache_off = inference->sent_under->cache_off,
 		.salt = inference->salt,
 	};
 }
@@ -1518,6 +1519,20 @@ static struct json *describe_model(const struct inference *inference, struct are
 	return model;
 }
 
+static struct json *without_uuids(struct arena *arena, const struct json *gpus)
+{
+	struct json *list = json_array(arena);
+
+	for (size_t i = 0; i < json_count(gpus); i++) {
+		struct json *gpu = json_object(arena);
+
+		json_set_text(arena, gpu, "name", json_get_text(json_at(gpus, i), "name"));
+		json_set_text(arena, gpu, "compute_cap", json_get_text(json_at(gpus, i), "compute_cap"));
+		json_add(arena, list, gpu);
+	}
+	return list;
+}
+
 /* Of the record's group D what makes a machine: no name of it, and no user's. NULL: it is another one. */
 static struct json *describe_host(const struct configuration *configuration, struct arena *arena)
 {
@@ -1528,7 +1543,7 @@ static struct json *describe_host(const struct configuration *configuration, str
 		const struct json *field = json_get(json_get(configuration->record, "D"), fields[i]), *value = json_get(field, "value");
 
 		if (value != NULL && value->type != JSON_NULL)
-			json_set(arena, host, fields[i], json_copy(arena, value));
+			json_set(arena, host, fields[i], strcmp(fields[i], "gpu") == 0 ? without_uuids(arena, value) : json_copy(arena, value));
 	}
 	return json_count(host) > 0 ? host : NULL;
 }

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/digest.h"
 
 bool launch_is_secret(const char *name, size_t len)
 {
@@ -95,6 +96,20 @@ static const char *text_at(const struct json *list, size_t i)
 	const struct json *item = i < json_count(list) ? json_at(list, i) : NULL;
 
 	return json_is(item, JSON_STRING) ? item->string.text : NULL;
+}
+
+const char *launch_image_digest(struct arena *arena, const struct json *argv)
+{
+	static const char mark[] = "@sha256:";
+	const char *digest = NULL;
+
+	for (size_t i = 0; i < json_count(argv); i++) {
+		const char *word = text_at(argv, i), *at = word != NULL ? strstr(word, mark) : NULL;
+
+		if (at != NULL && at > word && strspn(at + sizeof(mark) - 1, "0123456789abcdef") == DIGEST_HEX_LEN && at[sizeof(mark) - 1 + DIGEST_HEX_LEN] == '\0')
+			digest = arena_text(arena, at + sizeof(mark) - 1);
+	}
+	return digest;
 }
 
 static bool is_one_of(const char *word, const char *const *names, size_t count)

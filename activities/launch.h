@@ -61,6 +61,9 @@ unsigned launch_parallel(const char *const *argv, const char *const *env, const 
 /* Arguments with "(set)" in the place of each secret. */
 struct json *launch_argv_json(struct arena *arena, const char *const *argv);
 
+/* The digest of the image that a container's command line pins ("name@sha256:<64 hex>", of the last such word), as hex; NULL: it pins none. argv: a list of texts. */
+const char *launch_image_digest(struct arena *arena, const struct json *argv);
+
 /* One thing that a runtime was told when it was started, and where in a configuration record it belongs. */
 struct launch_flag {
 	const char *place; /* "C.cache_flags" */

@@ -57,8 +57,8 @@ static struct json *make_request(struct arena *arena, const struct inference_req
 
 	chat_map_top_k(arena, body, 0);
 	chat_list_stops(arena, body);
-	/* Its default, said aloud: what is on stands in the request (C75). */
-	json_set_boolean(arena, body, "cache_prompt", request->salt == NULL);
+	/* Its default, said aloud: what is on stands in the request (C75); but true would turn on what --no-cache-prompt turned off. */
+	json_set_boolean(arena, body, "cache_prompt", request->salt == NULL && !request->cache_off);
 	chat_set_schema(arena, body, request);
 	return body;
 }

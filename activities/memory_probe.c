@@ -90,6 +90,14 @@ static struct {
 	int (*memory_v2)(nvml_device device, struct nvml_memory_v2 *memory); /* NULL: an older driver */
 	int (*memory)(nvml_device device, struct nvml_memory *memory);
 	const char *(*text)(int code);
+	/* Of these some may be NULL. */
+	int (*count)(unsigned *count);
+	int (*uuid)(nvml_device device, char *text, unsigned size);
+	int (*name)(nvml_device device, char *text, unsigned size);
+	int (*capability)(nvml_device device, int *major, int *minor);
+	int (*driver)(char *text, unsigned size);
+	int (*cuda)(int *version);
+	struct gpus gpus; /* by `lock` */
 } nvml = {.once = UV_ONCE_INIT};
 
 /* POSIX has dlsym() give functions this way. */
@@ -113,6 +121,12 @@ static int open_nvml(struct error *error)
 	TAKE(memory_v2, "nvmlDeviceGetMemoryInfo_v2");
 	TAKE(memory, "nvmlDeviceGetMemoryInfo");
 	TAKE(text, "nvmlErrorString");
+	TAKE(count, "nvmlDeviceGetCount_v2");
+	TAKE(uuid, "nvmlDeviceGetUUID");
+	TAKE(name, "nvmlDeviceGetName");
+	TAKE(capability, "nvmlDeviceGetCudaComputeCapability");
+	TAKE(driver, "nvmlSystemGetDriverVersion");
+	TAKE(cuda, "nvmlSystemGetCudaDriverVersion_v2");
 	if (nvml.init == NULL || nvml.by_index == NULL || nvml.by_uuid == NULL || nvml.memory == NULL || nvml.text == NULL) {
 		dlclose(library);
 		return error_set(error, ERR_UNSUPPORTED, "NVML lacks a function that every release has: is libnvidia-ml.so.1 the driver's own?");
@@ -161,10 +175,10 @@ static void prepare_nvml(void)
 	CHECK(uv_cond_init(&nvml.left) == 0);
 }
 
-/* One at a time. A driver that hangs keeps one thread of the pool, which others need too, and none of those who wait for it. */
-static int read_nvml_alone(const struct watch_config *config, double *value, struct error *error)
+/* One at a time. A driver that hangs keeps one thread of the pool, which others need too, and none of those who wait for it. False: `error`. */
+static bool enter_nvml(int64_t within_ms, struct error *error)
 {
-	uint64_t within_ns = (uint64_t)config->within_ms * 1000000, now_ns = uv_hrtime(), until_ns = now_ns + within_ns;
+	uint64_t within_ns = (uint64_t)within_ms * 1000000, now_ns = uv_hrtime(), until_ns = now_ns + within_ns;
 	bool mine;
 
 	uv_once(&nvml.once, prepare_nvml);
@@ -177,13 +191,87 @@ static int read_nvml_alone(const struct watch_config *config, double *value, str
 	if (mine)
 		nvml.since_ns = now_ns;
 	uv_mutex_unlock(&nvml.lock);
-	if (!mine)
-		return error_set(error, ERR_TIMEOUT, "NVML does not return from another probe; see what the kernel's log says of the driver");
-	read_nvml(config->device, value, error);
+	return mine || error_set(error, ERR_TIMEOUT, "NVML does not return from another probe; see what the kernel's log says of the driver") == 0;
+}
+
+static void leave_nvml(void)
+{
 	uv_mutex_lock(&nvml.lock);
 	nvml.since_ns = 0;
 	uv_cond_signal(&nvml.left);
 	uv_mutex_unlock(&nvml.lock);
+}
+
+static int read_nvml_alone(const struct watch_config *config, double *value, struct error *error)
+{
+	if (!enter_nvml(config->within_ms, error))
+		return (int)error->code;
+	read_nvml(config->device, value, error);
+	leave_nvml();
+	return (int)error->code;
+}
+
+/* A driver's texts become JSON: printable ASCII alone. */
+static void make_printable(char *text)
+{
+	for (; *text != '\0'; text++)
+		if (*text < ' ' || *text > '~')
+			*text = '?';
+}
+
+static void describe_gpu(unsigned index, struct gpu *gpu)
+{
+	nvml_device device;
+	int major, minor;
+
+	if (nvml.by_index(index, &device) != 0)
+		return;
+	if (nvml.uuid == NULL || nvml.uuid(device, gpu->uuid, sizeof(gpu->uuid)) != 0)
+		gpu->uuid[0] = '\0';
+	if (nvml.name == NULL || nvml.name(device, gpu->name, sizeof(gpu->name)) != 0)
+		gpu->name[0] = '\0';
+	if (nvml.capability != NULL && nvml.capability(device, &major, &minor) == 0)
+		snprintf(gpu->compute_capability, sizeof(gpu->compute_capability), "%d.%d", major, minor);
+	make_printable(gpu->uuid);
+	make_printable(gpu->name);
+}
+
+static int describe_gpus(struct gpus *gpus, struct error *error)
+{
+	int code, cuda;
+
+	if (open_nvml(error) != 0)
+		return (int)error->code;
+	code = nvml.count != NULL ? nvml.count(&gpus->count) : NVML_NOT_SUPPORTED;
+	if (code != 0)
+		return error_set(error, ERR_IO, "NVML: how many devices there are: %s", nvml.text(code));
+	for (unsigned i = 0; i < gpus->count && i < GPUS_MAX; i++)
+		describe_gpu(i, &gpus->list[i]);
+	if (nvml.driver == NULL || nvml.driver(gpus->driver, sizeof(gpus->driver)) != 0)
+		gpus->driver[0] = '\0';
+	make_printable(gpus->driver);
+	if (nvml.cuda != NULL && nvml.cuda(&cuda) == 0) /* 12080 */
+		snprintf(gpus->cuda, sizeof(gpus->cuda), "%d.%d", cuda / 1000, cuda % 1000 / 10);
+	gpus->known = true;
+	return 0;
+}
+
+int memory_probe_gpus(int64_t within_ms, struct gpus *gpus, struct error *error)
+{
+	*error = (struct error){0};
+	uv_once(&nvml.once, prepare_nvml);
+	uv_mutex_lock(&nvml.lock);
+	*gpus = nvml.gpus;
+	uv_mutex_unlock(&nvml.lock);
+	if (gpus->known || !enter_nvml(within_ms, error))
+		return (int)error->code;
+	*gpus = (struct gpus){0};
+	if (describe_gpus(gpus, error) != 0)
+		*gpus = (struct gpus){0};
+	uv_mutex_lock(&nvml.lock);
+	nvml.gpus = *gpus;
+	uv_mutex_unlock(&nvml.lock);
+	leave_nvml();
 	return (int)error->code;
 }
 

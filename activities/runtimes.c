@@ -22,6 +22,7 @@ enum {
 	ATTEMPTS = 3,
 	PROBE_EVERY_MS = 5 * 60 * 1000,
 	US_PER_MS = 1000,
+	GPUS_WITHIN_MS = 5 * 1000, /* a driver that somebody else waits for is not waited for longer */
 };
 
 /* What a runtime tells about itself, asked step by step. */
@@ -43,6 +44,8 @@ struct probe {
 	struct json *learned; /* fields that only a request tells which makes the model work */
 	/* For the pool. */
 	uv_work_t pool;
+	bool local;
+	struct gpus gpus;
 	char *weights_path;
 	bool weights_are_folder;
 	struct weights weights;
@@ -469,6 +472,7 @@ static struct configuration *make_configuration(struct probe *probe)
 		.adapter = runtime->adapter,
 		.facts = &probe->facts,
 		.host = runtime->local && !probe->facts.is_remote ? &host : NULL,
+		.gpus = &probe->gpus,
 		.weights = &runtime->weights,
 		.fingerprint = before != NULL ? before->fingerprint : NULL,
 		.ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored,
@@ -810,7 +814,11 @@ static void read_files(uv_work_t *pool)
 	struct probe *probe = CONTAINER_OF(pool, struct probe, pool);
 
 	if (probe->reading == NULL) {
+		struct error error;
+
 		uv_once(&host_once, read_host);
+		if (probe->local && !probe->gpus.known)
+			memory_probe_gpus(GPUS_WITHIN_MS, &probe->gpus, &error); /* unknown then */
 		if (probe->weights_path == NULL)
 			return;
 		if (probe->weights_only_check && weights_same(probe->weights_path, probe->weights_are_folder, &probe->weights))
@@ -880,6 +888,7 @@ static void start_probe(struct runtime *runtime, bool weights_only_check)
 	probe->weights_path = weights_path(&runtime->config) != NULL ? memory_text(weights_path(&runtime->config)) : NULL;
 	probe->weights_are_folder = runtime->config.weights_folder != NULL;
 	probe->weights_only_check = weights_only_check;
+	probe->local = runtime->local;
 	probe->listener = runtime->listener;
 	memcpy(probe->host_name, runtime->host_name, sizeof(probe->host_name));
 	probe->port = runtime->local && runtime->supervisor == NULL ? url_port(runtime->config.url) : 0;

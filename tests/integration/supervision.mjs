@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, copyFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { dirname, isAbsolute, join, relative } from 'node:path';
-import { check, Daemon, definition, equal, finish, folder, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
+import { check, Daemon, definition, equal, extractionOf, finish, folder, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
 
 process.env.PATH = `${dirname(process.execPath)}:${process.env.PATH}`; // the scripts' interpreter is the one that runs the tests
 const script = join(root, 'tests/support/runtime.mjs');
@@ -537,6 +537,21 @@ await test('the real simulator, a program and no script, is started by the descr
 	const daemon = await daemonOf('program', { r: { kind: 'openai', url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--port', String(port)] } } });
 	const { pid } = await becomes(daemon, 'ready'), { configuration } = (await daemon.get('/v1/runtimes')).runtimes[0];
 	equal((await daemon.get(`/v1/provenance/${configuration}`)).record.A.binary_sha256.value, sha256(readFileSync(`/proc/${pid}/exe`)), 'what was measured runs');
+	await daemon.stop();
+});
+
+await test('of what llama.cpp was launched with, single fields are in the record: its cache, its batches, where its model comes from', async () => {
+	const port = await freePort();
+	const env = { LLAMA_ARG_CACHE_PROMPT: 'false', LLAMA_ARG_CACHE_RAM: '0', LLAMA_ARG_BATCH: '512', LLAMA_ARG_HF_REPO: 'ours/tiny:Q8_0', LLAMA_ARG_CACHE_TYPE_K: 'q8_0' };
+	const daemon = await daemonOf('flags', { r: { kind: 'llamacpp', url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--kind', 'llamacpp', '--port', String(port)], env } } });
+	await becomes(daemon, 'ready');
+	const { configuration } = (await daemon.get('/v1/runtimes')).runtimes[0], { B, C } = (await daemon.get(`/v1/provenance/${configuration}`)).record;
+	equal([B.revision, C.cache_flags, C.batch_sizes].map(field => [field.value, field.basis]), [['ours/tiny:Q8_0', 'launched'],
+		[{ cache_prompt: false, cache_ram: '0', cache_type_k: 'q8_0' }, 'launched'], [{ batch_size: '512' }, 'launched']], 'record');
+	await daemon.post('/v1/runs', { id: 'a', definition: extractionOf('r'), input: { document: 'Acme was founded in 1901.' } }, 201);
+	equal((await daemon.ended('a')).status, 'completed', 'run');
+	const answered = (await daemon.get('/v1/runs/a/events')).events.find(event => event.kind === 'attempt.succeeded' && event.data.request);
+	equal(JSON.parse(daemon.content(answered.data.request)).cache_prompt, false, 'no request turns on what the launch turned off');
 	await daemon.stop();
 });
 

@@ -108,6 +108,9 @@ START_TEST(requests_go_without)
 	struct inference_request request = make("{}");
 	const struct json *body;
 
+	/* Nor is a cache turned on that the runtime was started without. */
+	request.cache_off = true;
+	ck_assert(!json_get_boolean(llamacpp_adapter.make_request(&arena, &request), "cache_prompt", true));
 	request.without = WITHOUT_STREAM_OPTIONS;
 	request.schema = NULL;
 	body = openai_adapter.make_request(&arena, &request);
@@ -731,6 +734,39 @@ START_TEST(effective_beats_requested)
 }
 END_TEST
 
+/* GPUs, their driver and its CUDA are part of the record, so another driver makes another one; of a runtime on another machine nothing is. */
+START_TEST(gpus_are_recorded)
+{
+	struct runtime_config config = {.name = "r", .kind = "vllm", .url = "http://192.0.2.1:1"};
+	struct runtime_facts facts = {.arena = &arena, .server = ""};
+	struct weights weights = {0};
+	struct host host = {.read = true};
+	struct gpus gpus = {.known = true, .count = 2, .list = {{"GPU-1", "A", "8.9"}, {"GPU-2", "A", ""}}, .driver = "570.1", .cuda = "12.8"};
+	struct configuration_input input = {.config = &config, .adapter = &vllm_adapter, .facts = &facts, .weights = &weights, .host = &host, .gpus = &gpus};
+	struct configuration *before = configuration_new(&input), *after;
+	const struct json *d = json_get(before->record, "D");
+	struct buffer words;
+
+	ck_assert_str_eq(print(json_get(d, "gpu")), "{\"basis\":\"measured\",\"source\":\"NVML\",\"value\":[{\"compute_cap\":\"8.9\",\"name\":\"A\",\"uuid\":\"GPU-1\"},"
+						    "{\"name\":\"A\",\"uuid\":\"GPU-2\"}]}");
+	ck_assert_str_eq(print(json_get(json_get(d, "gpu_count"), "value")), "2");
+	ck_assert_str_eq(print(json_get(json_get(d, "cuda"), "value")), "\"12.8\"");
+	strcpy(gpus.driver, "580.2");
+	after = configuration_new(&input);
+	ck_assert(!digest_equal(&before->digest, &after->digest));
+	buffer_init(&words, 400);
+	ck_assert(configuration_contradicts(configuration_differences(&arena, before->record, after->record), &words));
+	ck_assert_str_eq(buffer_text(&words), "D.gpu_driver \"570.1\" -> \"580.2\"");
+	buffer_close(&words);
+	configuration_release(after);
+	input.host = NULL;
+	after = configuration_new(&input);
+	ck_assert_str_eq(json_get_text(json_get(json_get(after->record, "D"), "gpu"), "basis"), "unknown");
+	configuration_release(after);
+	configuration_release(before);
+}
+END_TEST
+
 /* That something is known which was not is no contradiction, that it is not known any more is one; fields of one record alone count. */
 START_TEST(learning_is_no_contradiction)
 {
@@ -870,6 +906,7 @@ int main(void)
 	tcase_add_test(tests, prompts_are_counted);
 	tcase_add_test(tests, lines_are_read);
 	tcase_add_test(tests, effective_beats_requested);
+	tcase_add_test(tests, gpus_are_recorded);
 	tcase_add_test(tests, learning_is_no_contradiction);
 	tcase_add_test(tests, long_values_are_told_apart);
 	tcase_add_test(tests, the_largest_record_can_be_kept);

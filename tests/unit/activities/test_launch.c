@@ -61,6 +61,28 @@ START_TEST(parallel_is_found)
 }
 END_TEST
 
+#define HEX "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+/* An image that is named by its digest is known by it; by a tag it is not. */
+START_TEST(images_are_known_by_digest)
+{
+	static const struct {
+		const char *argv, *digest;
+	} rows[] = {
+		{"[\"podman\",\"run\",\"docker.io/vllm/vllm-openai@sha256:" HEX "\",\"--model\",\"m\"]", HEX},
+		{"[\"podman\",\"run\",\"ollama/ollama:0.33.0\"]", NULL},
+		{"[\"podman\",\"run\",\"x@sha256:" HEX "0\",\"@sha256:" HEX "\",\"x@sha256:0011\",7]", NULL},
+		{"[]", NULL},
+	};
+	struct arena arena;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
+		ck_assert_pstr_eq(launch_image_digest(&arena, json_parse(&arena, bytes_text(rows[i].argv), JSON_STRICT, NULL, NULL)), rows[i].digest);
+	arena_close(&arena);
+}
+END_TEST
+
 static const struct launch_flag flags[] = {
 	{"C.cache_flags", "cache_prompt", {"--cache-prompt"}, "--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT"},
 	{"C.cache_flags", "cache_ram", {"-cram", "--cache-ram"}, NULL, "LLAMA_ARG_CACHE_RAM"},
@@ -109,6 +131,7 @@ int main(void)
 
 	tcase_add_loop_test(all, secrets_are_not_shown, 0, (int)COUNT_OF(cases));
 	tcase_add_loop_test(all, parallel_is_found, 0, (int)COUNT_OF(parallels));
+	tcase_add_test(all, images_are_known_by_digest);
 	tcase_add_loop_test(all, flags_are_found, 0, (int)COUNT_OF(told));
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);

@@ -157,6 +157,51 @@ START_TEST(nvml_is_read)
 }
 END_TEST
 
+/* Which GPUs there are, once: what the driver says later is not asked for; until then nothing is known. One that tells nothing of itself is there all the same. */
+START_TEST(gpus_are_described)
+{
+	const char *file = getenv("FAKE_NVML");
+	struct gpus gpus;
+	struct error error;
+
+	write_file(file, "init 9\n");
+	ck_assert_int_ne(memory_probe_gpus(1000, &gpus, &error), 0);
+	ck_assert(!gpus.known && strstr(error.message, "Driver Not Loaded") != NULL);
+	write_file(file, "init 0\ncount 3 0\n");
+	ck_assert_int_ne(memory_probe_gpus(1000, &gpus, &error), 0);
+	ck_assert(!gpus.known && strstr(error.message, "Not Supported") != NULL);
+	write_file(file, "init 0\ncount 0 2\ndriver 0\n");
+	for (int i = 0; i < 2; i++) {
+		ck_assert_msg(memory_probe_gpus(1000, &gpus, &error) == 0, "%s", error.message);
+		ck_assert(gpus.known);
+		ck_assert_uint_eq(gpus.count, 2);
+		ck_assert_str_eq(gpus.list[0].uuid, "GPU-1");
+		ck_assert_str_eq(gpus.list[0].name, "Fake? 4090");
+		ck_assert_str_eq(gpus.list[0].compute_capability, "8.9");
+		ck_assert_str_eq(gpus.list[1].name, "");
+		ck_assert_str_eq(gpus.driver, "570.124.06");
+		ck_assert_str_eq(gpus.cuda, "12.8");
+		write_file(file, "init 0\ncount 0 1\n");
+	}
+	unlink(file);
+}
+END_TEST
+
+/* With more than GPUS_MAX their number is told, and the first ones. A driver may not tell its version. */
+START_TEST(many_gpus_are_counted)
+{
+	const char *file = getenv("FAKE_NVML");
+	struct gpus gpus;
+	struct error error;
+
+	write_file(file, "init 0\ncount 0 33\ndriver 3\n");
+	ck_assert_int_eq(memory_probe_gpus(1000, &gpus, &error), 0);
+	ck_assert_uint_eq(gpus.count, GPUS_MAX + 1);
+	ck_assert_str_eq(gpus.driver, "");
+	unlink(file);
+}
+END_TEST
+
 static void *read_alone(void *arg)
 {
 	const struct watch_config config = {.kind = WATCH_NVIDIA, .within_ms = 10 * 1000};
@@ -203,6 +248,8 @@ int main(void)
 	tcase_add_test(all, amd_files_are_read);
 	tcase_add_test(all, process_memory_is_read);
 	tcase_add_test(all, nvml_is_read);
+	tcase_add_test(all, gpus_are_described);
+	tcase_add_test(all, many_gpus_are_counted);
 	tcase_add_test(all, nvml_that_hangs_holds_up_nobody);
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);
