@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "activities/internal.h"
+#include "activities/loading.h"
 #include "activities/runtimes.h"
 #include "activities/supervisor.h"
 #include "workflow/base/check.h"
@@ -356,6 +357,8 @@ static struct json *describe_runtime(const struct runtime *runtime, struct arena
 		json_set_text(arena, item, "lastError", runtime->last_error);
 	if (runtime->supervisor != NULL)
 		json_set(arena, item, "launch", supervisor_json(runtime->supervisor, arena, with_log));
+	if (runtime->loading != NULL)
+		json_set(arena, item, "load", loading_json(runtime->loading, arena));
 	return item;
 }
 
@@ -379,12 +382,13 @@ int activities_order_runtime(struct activities *activities, const char *name, en
 {
 	static void (*const orders[])(struct supervisor *supervisor, const char *reason) = {
 		[RUNTIME_START] = supervisor_start, [RUNTIME_STOP] = supervisor_stop, [RUNTIME_RELOAD] = supervisor_reload};
+	static const enum loading_order loads[] = {[RUNTIME_START] = LOADING_START, [RUNTIME_STOP] = LOADING_STOP, [RUNTIME_RELOAD] = LOADING_RELOAD};
 	struct runtime *runtime = runtime_get(activities, name);
 
 	if (runtime == NULL)
 		return runtime_refuse_name(activities, name, error);
 	if (runtime->supervisor == NULL)
-		return error_set(error, ERR_UNSUPPORTED, "runtime %s has no `launch` in the configuration: whoever started it has to stop and start it", name);
+		return loading_order(runtime, loads[order], reason, error);
 	orders[order](runtime->supervisor, reason);
 	return 0;
 }

@@ -52,7 +52,7 @@ struct runtime_facts {
 	struct arena *arena;
 	const char *wanted; /* the configuration's model, or NULL */
 	double context_length; /* the configuration's, or 0 */
-	const struct json *models; /* [{"id", "root"?, "contextLength"?, "aliases"?: […]}]; NULL: unknown */
+	const struct json *models; /* [{"id", "root"?, "contextLength"?, "aliases"?: […], "loaded"?: [{"id", "config"?}]}]; NULL: unknown */
 	const char *server; /* the Server header; "" when there was none */
 	bool is_unloaded; /* a request would load the model first: a probe must not */
 	bool is_router; /* it asks another process for each model: a path that is about one names it */
@@ -103,6 +103,16 @@ struct adapter_bypass {
 	const char *why_not; /* without a name; follows "phase uncached: runtime r (kind k) " */
 };
 
+/* Loading a model over the runtime's own API, where it has one; loading.h. What is loaded stands in the card of the first probe's list, in `loaded`. */
+struct adapter_loading {
+	const char *load_path, *unload_path; /* NULL: it has none */
+	struct json *(*make_unload)(struct arena *arena, const struct json *loaded);
+	/* With the settings that it is loaded with; context_length 0: with that one too. NULL: it cannot be, *why. */
+	struct json *(*make_load)(struct arena *arena, const struct json *card, const char *wanted, double context_length, const char **why);
+	bool (*is_loaded)(struct arena *arena, struct bytes body); /* a 200 may still say something else */
+	bool (*is_unloaded)(struct arena *arena, struct bytes body);
+};
+
 enum adapter_stream { STREAM_SSE, STREAM_LINES };
 
 struct runtime_adapter {
@@ -115,6 +125,7 @@ struct runtime_adapter {
 	struct adapter_count count[ADAPTER_COUNT_STEPS_MAX];
 	struct adapter_bypass bypass;
 	const struct launch_flag *flags; /* what its command line tells of the record (launch.h); ends with {NULL}. NULL: nothing */
+	struct adapter_loading loading;
 	const struct sampling_field *sampling; /* ends with {NULL} */
 	/* Why a value of a field that the kind has cannot be; NULL: it can. NULL: all can. */
 	const char *(*refuse_sampling)(const char *name, const struct json *value);

@@ -6,9 +6,11 @@
 
 #include "activities/candidates.h"
 #include "activities/inference.h"
+#include "activities/loading.h"
 #include "activities/supervisor.h"
 #include "activities/text.h"
 #include "workflow/base/check.h"
+#include "workflow/base/log.h"
 #include "workflow/base/reproducibility.h"
 
 struct gate_work {
@@ -180,7 +182,7 @@ static bool refuse_phases(const struct runtime *runtime, const struct json *plan
 	for (size_t i = 0; i < json_count(phases); i++) {
 		const char *phase = json_at(phases, i)->string.text;
 
-		if (strcmp(phase, "reload") == 0 && runtime->supervisor == NULL)
+		if (strcmp(phase, "reload") == 0 && runtime->supervisor == NULL && !loading_is_possible(runtime))
 			return error_set(error, ERR_INVALID, "phase reload: the daemon does not launch runtime %s (launch), so it cannot load it anew", runtime->config.name) != 0;
 		if (strcmp(phase, "uncached") == 0 && runtime->adapter->bypass.name == NULL)
 			return error_set(error, ERR_INVALID, "phase uncached: runtime %s (kind %s) %s", runtime->config.name, runtime->config.kind, runtime->adapter->bypass.why_not) != 0;
@@ -197,9 +199,15 @@ static bool refuse_phases(const struct runtime *runtime, const struct json *plan
  * ready again, and the lane is kept for it. */
 static void reload_first(struct inference *inference)
 {
+	static const char why[] = "a gate measures what a reload changes";
+	struct error error;
+
 	inference->on_slot = inference_send;
 	inference_wait_again(inference);
-	supervisor_reload(inference->runtime->supervisor, "a gate measures what a reload changes");
+	if (inference->runtime->supervisor != NULL)
+		supervisor_reload(inference->runtime->supervisor, why);
+	else if (loading_order(inference->runtime, LOADING_RELOAD, why, &error) != 0) /* somebody else's reload is one too */
+		log_info(LOG_ACTIVITY, "runtime=%s a gate wants it loaded anew: %s", inference->runtime->config.name, error.message);
 }
 
 int gate_activity_start(struct activities *activities, struct activity *activity, struct error *error)

@@ -77,6 +77,8 @@ static void add_card(struct runtime_facts *facts, struct json *models, const str
 	json_set(facts->arena, card, "aliases", aliases);
 	if (json_is_integer(length))
 		json_set_number(facts->arena, card, "contextLength", length->number);
+	if (json_count(instances) > 0)
+		json_set(facts->arena, card, "loaded", json_copy(facts->arena, instances));
 	json_add(facts->arena, models, card);
 }
 
@@ -201,6 +203,70 @@ static void read_token(struct bytes body, struct runtime_facts *facts)
 	facts_set_copy(facts, "C.context_length", model, "context_length", source);
 }
 
+/* ---- Loading (5d) ---- */
+
+static struct json *make_unload(struct arena *arena, const struct json *loaded)
+{
+	struct json *body = json_object(arena);
+
+	json_set_text(arena, body, "instance_id", json_get_text(loaded, "id"));
+	return body;
+}
+
+/* A name that its command line gave to an instance is none of the model's own. */
+static bool is_given_name(const struct json *card, const char *wanted)
+{
+	const struct json *loaded = json_get(card, "loaded");
+	const char *variant = json_get_text(card, "root");
+
+	if (strcmp(json_get_text(card, "id"), wanted) == 0 || (variant != NULL && strcmp(variant, wanted) == 0))
+		return false;
+	for (size_t i = 0; i < json_count(loaded); i++) {
+		const char *id = json_get_text(json_at(loaded, i), "id");
+
+		if (id != NULL && strcmp(id, wanted) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* What is left out would be the app's own setting. */
+static struct json *make_load(struct arena *arena, const struct json *card, const char *wanted, double context_length, const char **why)
+{
+	static const char *const settings[] = {"context_length", "eval_batch_size", "flash_attention", "num_experts", "offload_kv_cache_to_gpu"};
+	const struct json *config = json_get(json_at(json_get(card, "loaded"), 0), "config");
+	struct json *body = json_object(arena);
+
+	if (is_given_name(card, wanted)) {
+		*why = "it is loaded under a name that only `lms load --identifier` can give; load it with that, or name the model itself in the configuration (model)";
+		return NULL;
+	}
+	json_set_text(arena, body, "model", wanted);
+	for (size_t i = 0; i < COUNT_OF(settings); i++) {
+		const struct json *value = json_get(config, settings[i]);
+
+		if (value != NULL && value->type != JSON_NULL)
+			json_set(arena, body, settings[i], json_copy(arena, value));
+	}
+	if (context_length > 0)
+		json_set_number(arena, body, "context_length", context_length);
+	json_set_boolean(arena, body, "echo_load_config", true);
+	return body;
+}
+
+/* Unknown paths answer 200 as well. */
+static bool is_loaded(struct arena *arena, struct bytes body)
+{
+	const char *status = json_get_text(json_parse(arena, body, JSON_ROUND_INTEGERS, NULL, NULL), "status");
+
+	return status != NULL && strcmp(status, "loaded") == 0;
+}
+
+static bool is_unloaded(struct arena *arena, struct bytes body)
+{
+	return json_get_text(json_parse(arena, body, JSON_ROUND_INTEGERS, NULL, NULL), "instance_id") != NULL;
+}
+
 const struct runtime_adapter lmstudio_adapter = {
 	.kind = "lmstudio",
 	.loaded_models = 1,
@@ -212,7 +278,10 @@ const struct runtime_adapter lmstudio_adapter = {
 			{.path = "/api/v0/models", .read = read_v0_models},
 			{.path = "/api/v0/chat/completions", .make_body = make_token, .generates = true, .read = read_token},
 		},
-	.bypass = {.why_not = "keeps its cache as long as its model is loaded; load it anew instead (phase reload, where the daemon launches it)"},
+	.bypass = {.why_not = "keeps its cache as long as its model is loaded; load it anew instead (phase reload)"},
+	.loading =
+		{.load_path = "/api/v1/models/load", .unload_path = "/api/v1/models/unload", .make_unload = make_unload, .make_load = make_load,
+		 .is_loaded = is_loaded, .is_unloaded = is_unloaded},
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "activities/gates.h"
+#include "activities/loading.h"
 #include "activities/stream_watch.h"
 #include "activities/supervisor.h"
 #include "workflow/base/check.h"
@@ -1212,6 +1213,7 @@ void runtimes_stop(struct activities *activities)
 		deadline_free(activities, runtime->schedule);
 		runtime->schedule = NULL;
 		supervisor_end(runtime->supervisor);
+		loading_end(runtime->loading);
 		give_up_probe(runtime);
 		wake_at(runtime->server, SLOT_NEVER);
 		list_move_all(&runtime->waits, &runtime->waits_next);
@@ -1235,6 +1237,7 @@ void runtimes_close(struct activities *activities)
 		CHECK(runtime->probe == NULL);
 		close_queue(runtime);
 		supervisor_free(runtime->supervisor);
+		loading_free(runtime->loading);
 		while (!list_empty(&runtime->kept)) {
 			struct configuration *configuration = CONTAINER_OF(runtime->kept.next, struct configuration, link);
 

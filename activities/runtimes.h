@@ -68,6 +68,7 @@ struct runtime {
 	enum failure_class refusal; /* RUNTIME_REFUSES: what those who ask get */
 	char refusal_detail[ACTIVITY_DETAIL_MAX];
 	struct supervisor *supervisor; /* NULL: the daemon does not launch it */
+	struct loading *loading; /* loading.h; NULL: nobody has ordered it yet */
 
 	enum runtime_reach reach;
 	char last_error[ACTIVITY_DETAIL_MAX];

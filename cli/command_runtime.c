@@ -10,6 +10,13 @@ static const char *count_text(struct arena *arena, const struct json *object, co
 	return json_get(object, name) == NULL ? NULL : arena_printf(arena, "%.0f", json_get_number(object, name, 0));
 }
 
+/* Of one that the daemon launches, or whose model it loads; NULL: neither. */
+static const struct json *ordered(const struct json *runtime)
+{
+	const struct json *launch = json_get(runtime, "launch");
+	return launch != NULL ? launch : json_get(runtime, "load");
+}
+
 static void runtime_cells(struct command *command, const struct json *item, const char **cells)
 {
 	struct arena *arena = &command->arena;
@@ -17,8 +24,9 @@ static void runtime_cells(struct command *command, const struct json *item, cons
 	cells[0] = json_get_text(item, "name");
 	/* A simulator behind another kind says so. */
 	cells[1] = json_get_boolean(item, "simulated", false) && strcmp(kind, "simulator") != 0 ? arena_printf(arena, "%s (simulated)", kind) : kind;
-	/* Of one that the daemon launches the state says more: it may be starting, or have been refused. */
-	cells[2] = json_get_text(json_get(item, "launch"), "state") != NULL ? json_get_text(json_get(item, "launch"), "state") : json_get_text(item, "status");
+	/* That state says more: it may be starting, or have been refused. Of a model that is loaded it says nothing new. */
+	const char *state = json_get_text(ordered(item), "state");
+	cells[2] = state != NULL && (json_get(item, "launch") != NULL || strcmp(state, "ready") != 0) ? state : json_get_text(item, "status");
 	cells[3] = in_flight == NULL ? NULL : arena_printf(arena, "%s of %s", in_flight, concurrency == NULL ? "?" : concurrency);
 	cells[4] = count_text(arena, item, "waiting");
 	cells[5] = json_get_text(item, "model");
@@ -119,7 +127,7 @@ int command_runtime_show(struct command *command)
 
 static bool is_state(const struct json *runtime, const char *state)
 {
-	const char *text = json_get_text(json_get(runtime, "launch"), "state");
+	const char *text = json_get_text(ordered(runtime), "state");
 	return text != NULL && strcmp(text, state) == 0;
 }
 
@@ -133,9 +141,9 @@ static int await_state(struct command *command, const char *state, int64_t left_
 		if (is_state(*runtime, state))
 			return STATUS_OK;
 		if (is_state(*runtime, "refused") || is_state(*runtime, "failed") || (strcmp(state, "ready") == 0 && is_state(*runtime, "stopped"))) {
-			const char *detail = json_get_text(json_get(*runtime, "launch"), "detail");
-			return command_fail(command, STATUS_ERROR, arena_printf(&command->arena, "reprise runtime show %s shows its log", name), "runtime %s is %s%s%s", name,
-					    json_get_text(json_get(*runtime, "launch"), "state"), detail != NULL ? ": " : "", detail != NULL ? detail : "");
+			const char *detail = json_get_text(ordered(*runtime), "detail");
+			return command_fail(command, STATUS_ERROR, json_get(*runtime, "launch") != NULL ? arena_printf(&command->arena, "reprise runtime show %s shows its log", name) : NULL, "runtime %s is %s%s%s", name,
+					    json_get_text(ordered(*runtime), "state"), detail != NULL ? ": " : "", detail != NULL ? detail : "");
 		}
 		if (limited && left_ms <= 0)
 			return command_fail(command, STATUS_WAIT_TIMEOUT, arena_printf(&command->arena, "reprise runtime show %s shows how far it is", name), "runtime %s is not %s yet", name, state);
@@ -163,7 +171,7 @@ static int order(struct command *command, const char *verb, const char *state)
 		status = await_state(command, state, timeout_ms, &answer);
 	if (status != STATUS_OK || command->output.format != FORMAT_TEXT)
 		return status != STATUS_OK ? status : print_answer(command, answer);
-	output_line(&command->output, "%s", json_get_text(json_get(answer, "launch"), "state"));
+	output_line(&command->output, "%s", json_get_text(ordered(answer), "state"));
 	return STATUS_OK;
 }
 

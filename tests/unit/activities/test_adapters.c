@@ -635,6 +635,32 @@ START_TEST(instances_have_their_own_settings)
 }
 END_TEST
 
+/* ---- Loading ---- */
+
+/* A model is loaded with the settings that its first instance has; the configured context wins; a name that was given cannot be given again. */
+START_TEST(models_are_loaded_as_they_were)
+{
+	static const char card[] = "{\"id\":\"m\",\"root\":\"m@q4\",\"loaded\":[{\"id\":\"mine\",\"config\":{\"context_length\":8192,\"num_experts\":null,\"parallel\":4,\"flash_attention\":true}},{\"id\":\"m\"}]}";
+	const struct adapter_loading *api = &lmstudio_adapter.loading;
+	const char *why = NULL;
+
+	ck_assert_str_eq(print(api->make_load(&arena, parse(card), "m", 0, &why)), "{\"context_length\":8192,\"echo_load_config\":true,\"flash_attention\":true,\"model\":\"m\"}");
+	ck_assert_str_eq(print(api->make_load(&arena, parse(card), "m@q4", 512, &why)), "{\"context_length\":512,\"echo_load_config\":true,\"flash_attention\":true,\"model\":\"m@q4\"}");
+	ck_assert_str_eq(print(api->make_load(&arena, parse("{\"id\":\"m\"}"), "m", 0, &why)), "{\"echo_load_config\":true,\"model\":\"m\"}");
+	ck_assert_ptr_null(why);
+	ck_assert_ptr_null(api->make_load(&arena, parse(card), "mine", 0, &why));
+	ck_assert_ptr_nonnull(strstr(why, "--identifier"));
+	ck_assert_str_eq(print(api->make_unload(&arena, parse("{\"id\":\"mine\"}"))), "{\"instance_id\":\"mine\"}");
+	ck_assert(api->is_loaded(&arena, BYTES_OF("{\"instance_id\":\"m\",\"status\":\"loaded\"}")));
+	ck_assert(api->is_unloaded(&arena, BYTES_OF("{\"instance_id\":\"m\"}")));
+	for (size_t i = 0; i < 4; i++) {
+		static const char *const others[] = {"", "[]", "{\"status\":7,\"instance_id\":7}", "{\"error\":\"Unexpected endpoint or method. (POST /x)\"}"};
+
+		ck_assert(!api->is_loaded(&arena, bytes_text(others[i])) && !api->is_unloaded(&arena, bytes_text(others[i])));
+	}
+}
+END_TEST
+
 /* ---- Counting ---- */
 
 /* The prompt's tokens: llama.cpp in two steps, vLLM in one. */
@@ -903,6 +929,7 @@ int main(void)
 	tcase_add_test(tests, models_have_several_names);
 	tcase_add_test(tests, a_router_is_asked_by_model);
 	tcase_add_test(tests, instances_have_their_own_settings);
+	tcase_add_test(tests, models_are_loaded_as_they_were);
 	tcase_add_test(tests, prompts_are_counted);
 	tcase_add_test(tests, lines_are_read);
 	tcase_add_test(tests, effective_beats_requested);
