@@ -388,7 +388,7 @@ int activities_order_runtime(struct activities *activities, const char *name, en
 	if (runtime == NULL)
 		return runtime_refuse_name(activities, name, error);
 	if (runtime->supervisor == NULL)
-		return loading_order(runtime, loads[order], reason, error);
+		return loading_begin(runtime, loads[order], reason, error);
 	orders[order](runtime->supervisor, reason);
 	return 0;
 }

@@ -206,7 +206,7 @@ static void reload_first(struct inference *inference)
 	inference_wait_again(inference);
 	if (inference->runtime->supervisor != NULL)
 		supervisor_reload(inference->runtime->supervisor, why);
-	else if (loading_order(inference->runtime, LOADING_RELOAD, why, &error) != 0) /* somebody else's reload is one too */
+	else if (loading_begin(inference->runtime, LOADING_RELOAD, why, &error) != 0) /* somebody else's reload is one too */
 		log_info(LOG_ACTIVITY, "runtime=%s a gate wants it loaded anew: %s", inference->runtime->config.name, error.message);
 }
 

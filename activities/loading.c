@@ -406,7 +406,7 @@ bool loading_is_possible(const struct runtime *runtime)
 	return runtime->supervisor == NULL && runtime->adapter->loading.load_path != NULL;
 }
 
-int loading_order(struct runtime *runtime, enum loading_order order, const char *reason, struct error *error)
+int loading_begin(struct runtime *runtime, enum loading_order order, const char *reason, struct error *error)
 {
 	struct loading *loading = runtime->loading;
 	char detail[ACTIVITY_DETAIL_MAX];
