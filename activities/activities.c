@@ -11,6 +11,7 @@
 #include "activities/supervisor.h"
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
+#include "workflow/base/time.h"
 
 static int (*const starters[ACTIVITY_KIND_COUNT])(struct activities *activities, struct activity *activity, struct error *error) = {
 	[ACTIVITY_HTTP] = http_activity_start,
@@ -318,6 +319,52 @@ static void describe_waiting(const struct runtime *runtime, struct arena *arena,
 		json_set_number(arena, item, "goesOnInMs", (double)((queue->reason_until_us - now) / 1000));
 }
 
+static struct json *describe_day(const struct spent_day *spent, struct arena *arena)
+{
+	struct json *json = json_object(arena);
+	char text[TIME_TEXT_LEN + 1];
+
+	time_text(spent->day * SPENT_DAY_MS, text);
+	json_set(arena, json, "day", json_text_len(arena, text, strlen("2026-11-30")));
+	json_set_number(arena, json, "tokens", (double)spent->tokens);
+	json_set_number(arena, json, "seconds", (double)spent->us / 1e6);
+	return json;
+}
+
+static void set_left(struct arena *arena, struct json *json, const char *name, double left)
+{
+	json_set_number(arena, json, name, left > 0 ? left : 0);
+}
+
+/* What was used of it in the day that it is, and what of its budget is left. */
+static void describe_spending(const struct runtime *runtime, struct arena *arena, struct json *item)
+{
+	const struct activity_ports *ports = &runtime->activities->ports;
+	const struct slot_budget *budget = &runtime->queue.budget;
+	struct spent_day spent = spending_of(&runtime->spending, spent_day_of(ports->wall_ms(ports->arg)));
+	struct json *today = describe_day(&spent, arena), *limits;
+	double under_way = (double)slot_queue_under_way_us(&runtime->queue, now_us(runtime->activities));
+	char ends[TIME_TEXT_LEN + 1];
+
+	json_set(arena, item, "today", today);
+	if (!runtime_has_budget(runtime))
+		return;
+	limits = json_object(arena);
+	time_text((spent.day + 1) * SPENT_DAY_MS, ends);
+	json_set_text(arena, limits, "until", ends);
+	if (budget->tokens_max > 0) {
+		json_set_number(arena, limits, "tokens", (double)budget->tokens_max);
+		json_set_number(arena, limits, "tokensReserved", (double)budget->tokens_reserved);
+		set_left(arena, limits, "tokensLeft", (double)(budget->tokens_max - spent.tokens - budget->tokens_reserved));
+	}
+	if (budget->us_max > 0) {
+		json_set_number(arena, limits, "seconds", (double)budget->us_max / 1e6);
+		json_set_number(arena, limits, "secondsUnderWay", under_way / 1e6);
+		set_left(arena, limits, "secondsLeft", ((double)(budget->us_max - spent.us) - under_way) / 1e6);
+	}
+	json_set(arena, item, "budget", limits);
+}
+
 static struct json *describe_runtime(const struct runtime *runtime, struct arena *arena, bool with_log)
 {
 	const struct configuration *configuration = runtime->configuration;
@@ -335,6 +382,7 @@ static struct json *describe_runtime(const struct runtime *runtime, struct arena
 	json_set_number(arena, item, "inFlight", runtime->queue.in_flight);
 	json_set_number(arena, item, "waiting", (double)runtime->queue.waiting_count);
 	describe_waiting(runtime, arena, item);
+	describe_spending(runtime, arena, item);
 	json_set_number(arena, item, "concurrency", runtime->queue.concurrency);
 	json_set_text(arena, item, "concurrencyBasis", runtime->concurrency_basis);
 	if (runtime->concurrency_source[0] != '\0')
@@ -374,8 +422,16 @@ struct json *activities_runtimes_json(const struct activities *activities, struc
 struct json *activities_runtime_json(const struct activities *activities, struct arena *arena, const char *name)
 {
 	const struct runtime *runtime = runtime_get(activities, name);
+	struct json *item, *days;
 
-	return runtime != NULL ? describe_runtime(runtime, arena, true) : NULL;
+	if (runtime == NULL)
+		return NULL;
+	item = describe_runtime(runtime, arena, true);
+	days = json_array(arena);
+	for (size_t i = runtime->spending.count; i > 0; i--)
+		json_add(arena, days, describe_day(&runtime->spending.days[i - 1], arena));
+	json_set(arena, item, "spending", days);
+	return item;
 }
 
 int activities_order_runtime(struct activities *activities, const char *name, enum runtime_order order, const char *reason, struct error *error)
@@ -393,6 +449,36 @@ int activities_order_runtime(struct activities *activities, const char *name, en
 	return 0;
 }
 
+static struct json *count_spending(const struct activities *activities, struct arena *arena)
+{
+	const struct activity_ports *ports = &activities->ports;
+	int64_t day = spent_day_of(ports->wall_ms(ports->arg));
+	struct json *all = json_object(arena);
+
+	for (size_t i = 0; i < activities->runtime_count; i++) {
+		const struct runtime *runtime = activities->runtimes[i];
+		struct spent_day spent = spending_of(&runtime->spending, day);
+		struct json *item = json_object(arena);
+
+		json_set_number(arena, item, "tokens", (double)spent.tokens);
+		json_set_number(arena, item, "seconds", (double)spent.us / 1e6);
+		if (runtime->config.budget_tokens > 0)
+			json_set_number(arena, item, "tokensMax", (double)runtime->config.budget_tokens);
+		if (runtime->config.budget_seconds > 0)
+			json_set_number(arena, item, "secondsMax", (double)runtime->config.budget_seconds);
+		json_set(arena, all, runtime->config.name, item);
+	}
+	return all;
+}
+
+void activities_note_spent(struct activities *activities, const char *name, const struct spent_day *day)
+{
+	struct runtime *runtime = runtime_get(activities, name);
+
+	if (runtime != NULL)
+		spending_add(&runtime->spending, day->day, day->tokens, day->us);
+}
+
 struct json *activities_counters_json(const struct activities *activities, struct arena *arena)
 {
 	struct curl_loop_counters curl = curl_loop_counters(activities->curl);
@@ -405,6 +491,7 @@ struct json *activities_counters_json(const struct activities *activities, struc
 		json_set_number(arena, attempts, i == FAILURE_NONE ? "succeeded" : failure_name((enum failure_class)i), (double)activities->attempts[i]);
 	json_set(arena, counters, "attempts", attempts);
 	json_set(arena, counters, "launched", supervisors_json(activities, arena));
+	json_set(arena, counters, "spending", count_spending(activities, arena));
 	json_set_number(arena, counters, "connections", (double)curl.sockets_open);
 	json_set_number(arena, counters, "connectionsOpened", (double)curl.connections_opened);
 	return counters;

@@ -162,6 +162,9 @@ void activity_close(struct activity *activity); /* frees the result */
 /* A gate was recorded, or (at the start, oldest first) is known: answers that come are held against it. report: borrowed for the call. */
 void activities_note_gate(struct activities *activities, const struct digest *id, struct bytes report);
 
+/* At the start: what the journal says of a day of a runtime; nothing where the configuration names none of this name. */
+void activities_note_spent(struct activities *activities, const char *runtime, const struct spent_day *day);
+
 /* Runtimes, for the API. */
 bool activities_has_runtime(const struct activities *activities, const char *name);
 int activities_check_runtime(const struct activities *activities, const char *name, struct error *error); /* ERR_NOT_FOUND: there is no such one; the error names those that there are */

@@ -332,6 +332,7 @@ static void leave_wire(struct inference *inference)
 	if (!was_sent || inference->answer.completion_tokens >= 0 || inference->work->activity->result.status >= 400)
 		inference->slot.tokens_used = tokens;
 	inference->slot.unasked = !was_sent;
+	inference->slot.tokens_spent = tokens;
 	runtime_leave(inference->runtime, &inference->slot);
 	if (was_held && was_sent)
 		*spent = (struct spent){inference->runtime->config.name /* which lives as long as the activities */, tokens, (int64_t)inference->slot.held_us};
@@ -1148,17 +1149,25 @@ static void begin_request(struct inference *inference)
 /* ---- Counting the prompt ---- */
 
 static void count_step(struct inference *inference);
+static void queue(struct inference *inference);
 
 /* Counted or not: now it is sent, unless it cannot fit. */
 static void end_counting(struct inference *inference)
 {
-	double length = inference->sent_under->context_length;
+	double length = inference->sent_under->context_length, counted = inference->counted_tokens;
 
 	deadline_stop(inference->phase);
 	if (inference->counted_tokens >= 0 && length > 0 && inference->counted_tokens >= length) {
 		leave_wire(inference);
 		fail(inference, FAILURE_REFUSED, "the prompt has %.0f tokens, the runtime's context holds %.0f; send smaller sections, or give it a longer context",
 		     inference->counted_tokens, length);
+		return;
+	}
+	/* Only now is known how much it may take in all: with that in hand it waits its turn, or is refused. */
+	if (counted > 0 && !slot_queue_reserve(&inference->runtime->queue, &inference->slot, counted < SPENT_TOKENS_MAX ? (int64_t)counted : SPENT_TOKENS_MAX)) {
+		leave_wire(inference);
+		inference->on_slot = inference_send; /* all else is there */
+		queue(inference);
 		return;
 	}
 	begin_request(inference);
@@ -1237,6 +1246,7 @@ static void on_configured(struct configuration_wait *wait)
 		fail(inference, wait->failure, "%s", wait->detail);
 		return;
 	}
+	configuration_release(inference->sent_under); /* where it has waited again */
 	inference->sent_under = wait->configuration;
 	inference->instance = inference->runtime->instance;
 	inference->was_unloaded = inference->runtime->is_unloaded;
@@ -1257,6 +1267,8 @@ static void on_configured(struct configuration_wait *wait)
 		return;
 	}
 	inference->state = INFERENCE_COUNTING;
+	inference->count_index = 0;
+	inference->count_text = NULL;
 	inference->phase = deadline_new(inference->work->activities, on_phase_due, inference);
 	inference->phase_kind = PHASE_COUNT;
 	count_step(inference);

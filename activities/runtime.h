@@ -22,6 +22,7 @@ struct runtime_config {
 	unsigned priority; /* of requests that name none; 0 to PRIORITY_MAX */
 	unsigned loaded_models; /* that its server holds at once; 0: as its kind does. Those of one url that say it say the same */
 	int64_t rate_requests, rate_tokens, rate_per_ms; /* so many in any such time; 0: no limit */
+	int64_t budget_tokens, budget_seconds; /* so many may be used in a day of UTC; 0: no limit */
 	const struct json *sampling; /* {temperature?, topP?, topK?, minP?, seed?, maxTokens?, stop?, …} or NULL */
 	int64_t connect_ms, first_token_ms, between_tokens_ms, total_ms; /* defaults 5 s, 120 s, 30 s, 20 min */
 	unsigned retry_attempts; /* attempts in all; default 3 */

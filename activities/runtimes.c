@@ -23,6 +23,7 @@ enum {
 	ATTEMPTS = 3,
 	PROBE_EVERY_MS = 5 * 60 * 1000,
 	US_PER_MS = 1000,
+	US_PER_S = 1000 * 1000,
 	GPUS_WITHIN_MS = 5 * 1000, /* a driver that somebody else waits for is not waited for longer */
 };
 
@@ -101,6 +102,20 @@ static void wake_at(struct runtime_server *server, uint64_t at_us)
 	deadline_start(server->wake, at_us > now ? (int64_t)((at_us - now + US_PER_MS - 1) / US_PER_MS) : 0);
 }
 
+bool runtime_has_budget(const struct runtime *runtime)
+{
+	return runtime->config.budget_tokens > 0 || runtime->config.budget_seconds > 0;
+}
+
+/* Whose day it is by now, and what was used in it. */
+static void tell_spent(struct runtime *runtime)
+{
+	const struct activity_ports *ports = &runtime->activities->ports;
+
+	if (runtime_has_budget(runtime))
+		spending_tell(&runtime->spending, &runtime->queue, ports->wall_ms(ports->arg), now_us(runtime->activities));
+}
+
 static void give_slots(struct runtime_server *server)
 {
 	struct slot *slot;
@@ -110,6 +125,8 @@ static void give_slots(struct runtime_server *server)
 	if (server->giving_slots)
 		return;
 	server->giving_slots = true;
+	LIST_EACH(link, &server->slots.queues)
+		tell_spent(CONTAINER_OF(CONTAINER_OF(link, struct slot_queue, link), struct runtime, queue));
 	while ((slot = slot_server_next(&server->slots, now_us(server->activities), &wake_us)) != NULL)
 		slot->on_slot(slot);
 	server->giving_slots = false;
@@ -171,8 +188,25 @@ void runtime_lose(struct runtime *runtime, enum failure_class failure, const cha
 	}
 }
 
+/* No day is long enough for it. True: it was told. */
+static bool refuse_excess(struct runtime *runtime, struct slot *slot)
+{
+	char detail[ACTIVITY_DETAIL_MAX], prompt[64] = "";
+
+	if (!slot_exceeds_budget(&runtime->queue, slot) || slot->on_lost == NULL)
+		return false;
+	if (slot->prompt_tokens > 0)
+		snprintf(prompt, sizeof(prompt), "a prompt of %lld and ", (long long)slot->prompt_tokens);
+	detail_set(detail, "the request may take %s%lld tokens (sampling.maxTokens), runtimes.%s.budget.tokens allows %lld in a whole day: ask for less, or raise it and restart the daemon",
+		   prompt, (long long)slot->tokens, runtime->config.name, (long long)runtime->config.budget_tokens);
+	slot->on_lost(slot, FAILURE_CONFIGURATION, detail);
+	return true;
+}
+
 void runtime_queue(struct runtime *runtime, struct slot *slot)
 {
+	if (refuse_excess(runtime, slot))
+		return;
 	slot_queue_add(&runtime->queue, slot, now_us(runtime->activities));
 	if (runtime->admission == RUNTIME_REFUSES)
 		refuse_waiting(runtime);
@@ -182,9 +216,14 @@ void runtime_queue(struct runtime *runtime, struct slot *slot)
 
 void runtime_leave(struct runtime *runtime, struct slot *slot)
 {
-	bool had = slot->waiting || slot->held;
+	const struct activity_ports *ports = &runtime->activities->ports;
+	bool had = slot->waiting || slot->held, was_held = slot->held;
 
 	slot_queue_leave(&runtime->queue, slot, now_us(runtime->activities));
+	if (was_held && !slot->unasked) {
+		spending_add(&runtime->spending, spent_day_of(ports->wall_ms(ports->arg)), slot->tokens_spent, (int64_t)slot->held_us);
+		tell_spent(runtime);
+	}
 	if (runtime->activities->closing)
 		slot_server_end_solo(&runtime->server->slots);
 	if (had)
@@ -1116,6 +1155,8 @@ static void open_queue(struct runtime *runtime)
 		server->slots.models_max = runtime->adapter->loaded_models;
 	runtime->queue.requests = (struct slot_rate){.limit = config->rate_requests, .per_us = config->rate_per_ms * US_PER_MS};
 	runtime->queue.tokens = (struct slot_rate){.limit = config->rate_tokens, .per_us = config->rate_per_ms * US_PER_MS};
+	runtime->queue.budget.tokens_max = config->budget_tokens;
+	runtime->queue.budget.us_max = config->budget_seconds * US_PER_S;
 	set_concurrency(runtime);
 }
 

@@ -14,6 +14,7 @@
 #include "activities/instance.h"
 #include "activities/internal.h"
 #include "activities/slot_queue.h"
+#include "activities/spending.h"
 
 enum {
 	CONFIGURATIONS_KEPT_MAX = 16, /* records of one runtime that need not be made durable again */
@@ -61,6 +62,7 @@ struct runtime {
 	bool local; /* on this machine, so that the host's facts are its own */
 	struct runtime_server *server;
 	struct slot_queue queue; /* its `concurrency` is the one in force */
+	struct spending spending;
 	char concurrency_basis[16], concurrency_source[80]; /* "configured", or as in the record; "": no source */
 	struct list gates; /* gates.c */
 	size_t gate_count;
@@ -111,7 +113,8 @@ void runtime_queue(struct runtime *runtime, struct slot *slot);
 /* failure and detail: with RUNTIME_REFUSES alone, which lets go all that wait. */
 void runtime_admit(struct runtime *runtime, enum runtime_admission admission, enum failure_class failure, const char *detail);
 void runtime_lose(struct runtime *runtime, enum failure_class failure, const char *detail); /* tells all that hold a slot */
-void runtime_leave(struct runtime *runtime, struct slot *slot); /* gives the slot back or leaves the queue; else nothing */
+void runtime_leave(struct runtime *runtime, struct slot *slot); /* gives the slot back or leaves the queue; else nothing. What was spent is counted */
+bool runtime_has_budget(const struct runtime *runtime);
 /* The runtime wants to be left alone for so long (Retry-After): all that is queued waits, so that it costs nobody an attempt. */
 void runtime_hold(struct runtime *runtime, int64_t for_ms);
 

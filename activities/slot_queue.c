@@ -82,6 +82,78 @@ static uint64_t ready_us(const struct slot_queue *queue, const struct slot *slot
 	return tokens > at ? tokens : at;
 }
 
+/* ---- The budget ---- */
+
+static int64_t capped(int64_t tokens)
+{
+	return tokens <= BUDGET_TOKENS_MAX ? tokens : BUDGET_TOKENS_MAX + 1;
+}
+
+/* At most; 0: not known. No sum of two of them overflows. */
+static int64_t tokens_wanted(const struct slot *slot)
+{
+	return capped(slot->tokens) + capped(slot->prompt_tokens);
+}
+
+static bool has_tokens(const struct slot_budget *budget, int64_t wanted)
+{
+	int64_t left = budget->tokens_max - budget->tokens_spent - budget->tokens_reserved;
+
+	return budget->tokens_max == 0 || (wanted > 0 ? wanted <= left : left > 0);
+}
+
+static uint64_t under_way_us(const struct slot_queue *queue, uint64_t now_us)
+{
+	return queue->in_flight * now_us - queue->budget.given_sum_us;
+}
+
+static bool is_in_budget(const struct slot_queue *queue, const struct slot *slot, uint64_t now_us)
+{
+	const struct slot_budget *budget = &queue->budget;
+
+	if (budget->us_max > 0 && budget->us_spent + (int64_t)under_way_us(queue, now_us) >= budget->us_max)
+		return false;
+	return has_tokens(budget, tokens_wanted(slot));
+}
+
+bool slot_exceeds_budget(const struct slot_queue *queue, const struct slot *slot)
+{
+	return queue->budget.tokens_max > 0 && tokens_wanted(slot) > queue->budget.tokens_max;
+}
+
+void slot_queue_set_spent(struct slot_queue *queue, const struct slot_day *day, uint64_t now_us)
+{
+	struct slot_budget *budget = &queue->budget;
+
+	now_us = tick(queue->server, now_us);
+	budget->tokens_spent = day->tokens;
+	budget->us_spent = day->us;
+	budget->ends_us = now_us + (uint64_t)day->ends_in_us;
+	budget->look_us = now_us + (uint64_t)day->look_in_us;
+}
+
+bool slot_queue_reserve(struct slot_queue *queue, struct slot *slot, int64_t prompt_tokens)
+{
+	struct slot_budget *budget = &queue->budget;
+	bool fits;
+
+	CHECK(slot->held);
+	slot->prompt_tokens = prompt_tokens;
+	budget->tokens_reserved -= slot->reserved;
+	fits = has_tokens(budget, tokens_wanted(slot));
+	if (fits)
+		slot->reserved = tokens_wanted(slot);
+	budget->tokens_reserved += slot->reserved;
+	return fits;
+}
+
+uint64_t slot_queue_under_way_us(const struct slot_queue *queue, uint64_t now_us)
+{
+	uint64_t now = now_us + queue->server->offset_us;
+
+	return under_way_us(queue, now > queue->server->last_us ? now : queue->server->last_us);
+}
+
 /* ---- Order ---- */
 
 static bool goes_before(const struct slot *slot, const struct slot *other)
@@ -209,6 +281,9 @@ static struct slot *give(struct slot *slot, uint64_t now_us)
 	slot->concurrency = queue->concurrency;
 	slot->given_to_others = server->given - queue->given;
 	slot->given_us = now_us;
+	slot->reserved = tokens_wanted(slot);
+	queue->budget.tokens_reserved += slot->reserved;
+	queue->budget.given_sum_us += now_us;
 	rate_take(&queue->requests, 1, now_us);
 	rate_take(&queue->tokens, slot->tokens, now_us);
 	count_wait(queue, now_us);
@@ -225,6 +300,24 @@ static void look_at(uint64_t *wake_us, uint64_t at_us)
 {
 	if (at_us < *wake_us)
 		*wake_us = at_us;
+}
+
+/* As far as the limits of its own runtime are concerned; else its queue is told why not, and until when. */
+static bool may_go(struct slot *slot, uint64_t now_us, uint64_t *wake_us)
+{
+	struct slot_queue *queue = slot->queue;
+	uint64_t at_us = ready_us(queue, slot);
+
+	if (at_us > now_us) {
+		look_at(wake_us, at_us);
+		set_reason(queue, SLOT_WAITS_RATE, at_us, now_us);
+		return false;
+	}
+	if (is_in_budget(queue, slot, now_us))
+		return true;
+	look_at(wake_us, queue->budget.look_us);
+	set_reason(queue, SLOT_WAITS_BUDGET, queue->budget.ends_us, now_us);
+	return false;
 }
 
 /* Of those who wait the first one that has the lane; NULL: none. */
@@ -251,7 +344,6 @@ static unsigned solo_width(const struct slot *slot)
 static struct slot *next_solo(struct slot_server *server, uint64_t now_us, uint64_t *wake_us)
 {
 	struct slot *slot = find_solo(server);
-	uint64_t at_us = slot != NULL ? ready_us(slot->queue, slot) : 0;
 
 	if (slot == NULL && server->in_flight == 0 && now_us >= server->solo_until_us) {
 		server->solo[0] = '\0';
@@ -265,10 +357,8 @@ static struct slot *next_solo(struct slot_server *server, uint64_t now_us, uint6
 	}
 	if (!slot->queue->open || server->in_flight >= solo_width(slot))
 		return NULL;
-	if (at_us <= now_us)
+	if (may_go(slot, now_us, wake_us))
 		return slot;
-	look_at(wake_us, at_us);
-	set_reason(slot->queue, SLOT_WAITS_RATE, at_us, now_us);
 	return NULL;
 }
 
@@ -285,7 +375,6 @@ static struct candidates find_candidates(struct slot_server *server, uint64_t no
 	LIST_EACH(link, &server->queues) {
 		struct slot_queue *queue = CONTAINER_OF(link, struct slot_queue, link);
 		struct slot *slot = first_waiting(queue);
-		uint64_t at_us;
 
 		if (slot == NULL)
 			continue;
@@ -293,12 +382,8 @@ static struct candidates find_candidates(struct slot_server *server, uint64_t no
 			set_reason(queue, SLOT_WAITS_RUNTIME, SLOT_NEVER, now_us);
 			continue;
 		}
-		at_us = ready_us(queue, slot);
-		if (at_us > now_us) {
-			look_at(wake_us, at_us);
-			set_reason(queue, SLOT_WAITS_RATE, at_us, now_us);
+		if (!may_go(slot, now_us, wake_us))
 			continue;
-		}
 		set_reason(queue, SLOT_WAITS_TURN, SLOT_NEVER, now_us);
 		if (slot->solo == NULL && queue->in_flight >= queue->concurrency)
 			continue;
@@ -393,6 +478,7 @@ void slot_queue_add(struct slot_queue *queue, struct slot *slot, uint64_t now_us
 	slot->passed = 0;
 	slot->tokens_used = -1;
 	slot->unasked = false;
+	slot->reserved = 0;
 	count_wait(queue, now_us);
 	memcpy(slot->waited_us, queue->waited_us, sizeof(slot->waited_us));
 	list_init(&slot->solo_link);
@@ -422,6 +508,8 @@ void slot_queue_leave(struct slot_queue *queue, struct slot *slot, uint64_t now_
 	slot->mixed = is_mixed(slot);
 	slot->held = false;
 	slot->held_us = now_us - slot->given_us;
+	queue->budget.tokens_reserved -= slot->reserved;
+	queue->budget.given_sum_us -= slot->given_us;
 	list_remove(&slot->link);
 	queue->in_flight--;
 	server->in_flight--;
@@ -494,7 +582,7 @@ void slot_server_init(struct slot_server *server)
 
 void slot_queue_init(struct slot_queue *queue, struct slot_server *server, const char *model)
 {
-	*queue = (struct slot_queue){.server = server, .model = model, .concurrency = 1, .open = true, .reason_until_us = SLOT_NEVER};
+	*queue = (struct slot_queue){.server = server, .model = model, .concurrency = 1, .open = true, .budget = {.ends_us = SLOT_NEVER, .look_us = SLOT_NEVER}, .reason_until_us = SLOT_NEVER};
 	for (size_t i = 0; i < PRIORITY_COUNT; i++)
 		list_init(&queue->waiting[i]);
 	list_init(&queue->holding);

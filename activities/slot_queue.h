@@ -1,7 +1,7 @@
 /* Whose turn it is at a server. Several runtimes of the configuration may be models of one server (the same URL): each has a queue of its own, with
  * its limits, and what they have in common is one struct slot_server. Pure: no timer, no callback, and the time comes in. Loop thread.
  *
- * In this order: 1. who is not admitted now (its runtime is starting, or at a limit of requests or tokens per time) lets others go first; 2. of all
+ * In this order: 1. who is not admitted now (its runtime is starting, at a limit of requests or tokens per time, or at the end of its budget) lets others go first; 2. of all
  * others the one of the highest priority, each level being worth PRIORITY_STEP_MS of waiting, so that nobody waits for ever; 3. where a server holds
  * fewer models than it serves, those for the models it holds go before one that needs another, MODEL_ROW_MAX times or MODEL_STAY_MS long. A request
  * that wants the server for itself takes its turn like any other, and those behind it wait until it had it.
@@ -28,6 +28,8 @@ enum {
 	RATE_PER_MIN_MS = 1000,
 	RATE_PER_MAX_MS = 24 * 60 * 60 * 1000,
 };
+#define BUDGET_TOKENS_MAX ((int64_t)1000 * 1000 * 1000 * 1000) /* in a day */
+#define BUDGET_SECONDS_MAX ((int64_t)1000 * 1000 * 1000) /* of all slots together */
 #define SLOT_NEVER UINT64_MAX
 
 /* Why a request waits. Columns: name, text. */
@@ -36,6 +38,7 @@ enum {
 	X(SLOT_WAITS_RUNTIME, "runtime") /* which is starting, or stopped */                        \
 	X(SLOT_WAITS_SOLO, "solo") /* somebody has the server for himself, or is about to */        \
 	X(SLOT_WAITS_RATE, "rate") /* requests or tokens per time, or the runtime asked to wait */  \
+	X(SLOT_WAITS_BUDGET, "budget") /* what may be used in a day is, or may be by those in flight */ \
 	X(SLOT_WAITS_MODEL, "model") /* the server holds others, and is not done with them */
 enum slot_wait {
 #define X(name, text) name,
@@ -59,9 +62,11 @@ struct slot {
 	unsigned solo_width; /* so many with this key may be in flight at once, never more than the queue's concurrency; 0: one */
 	bool solo_last; /* no further one with this key follows */
 	unsigned priority; /* 0 to PRIORITY_MAX */
-	int64_t tokens; /* what the answer may have at most; counted against the limit of tokens until `tokens_used` is known */
+	int64_t tokens; /* what the answer may have at most; counted against the limits of tokens until `tokens_used` is known. 0: not said */
+	int64_t prompt_tokens; /* counted beforehand, against the budget alone; 0: not known */
 	int64_t tokens_used; /* -1: not known when it leaves */
-	bool unasked; /* when it leaves: no request was sent, so none counts against the limit of requests */
+	bool unasked; /* when it leaves: no request was sent, so none counts against the limit of requests, and nothing was spent */
+	int64_t tokens_spent; /* when it leaves, as far as is known */
 
 	/* The queue's own. */
 	struct list solo_link;
@@ -75,6 +80,7 @@ struct slot {
 	unsigned in_flight; /* at its server when it was given the slot, itself among them */
 	unsigned concurrency; /* of its queue, at that moment */
 	uint64_t given_us; /* by the server's clock */
+	int64_t reserved; /* of the budget's tokens, while it is held */
 	uint64_t held_us; /* once it has left: how long */
 	uint64_t waited_us[SLOT_WAIT_COUNT]; /* once it is held: how long for what; before that the queue's sums when it came */
 };
@@ -85,6 +91,23 @@ struct slot_rate {
 	uint64_t full_us; /* when all of it is there again */
 };
 
+/* What may be used in a day. Whose day it is, and what was used in it, is the caller's to say, whenever that changes. A request goes when what it
+ * may take at most fits beside what was used and what those in flight may take; without such a bound, and of time, when anything is left: then those in
+ * flight may use more in the end. Those behind it wait with it. */
+struct slot_budget {
+	int64_t tokens_max, us_max; /* 0: no limit */
+	int64_t tokens_spent, us_spent; /* in this day, by those that have left */
+	int64_t tokens_reserved; /* for those in flight */
+	uint64_t given_sum_us; /* of those in flight, when they were given their slots: their time under way is in_flight * now - this */
+	uint64_t ends_us, look_us; /* by the queue's clock, the day is over, and somebody has to look whether it is; SLOT_NEVER: nobody said */
+};
+
+/* Of the day that it is: what was used in it, and how long from now on. */
+struct slot_day {
+	int64_t tokens, us;
+	int64_t ends_in_us, look_in_us;
+};
+
 struct slot_queue {
 	struct list link; /* in server->queues */
 	struct slot_server *server;
@@ -92,6 +115,7 @@ struct slot_queue {
 	unsigned concurrency;
 	bool open; /* false: its runtime cannot be asked now */
 	struct slot_rate requests, tokens;
+	struct slot_budget budget;
 	uint64_t held_until_us; /* the runtime said so */
 	struct list waiting[PRIORITY_COUNT], holding;
 	unsigned levels; /* bit p: waiting[p] holds something */
@@ -130,6 +154,14 @@ void slot_queue_add(struct slot_queue *queue, struct slot *slot, uint64_t now_us
 struct slot *slot_server_next(struct slot_server *server, uint64_t now_us, uint64_t *wake_us);
 void slot_queue_leave(struct slot_queue *queue, struct slot *slot, uint64_t now_us); /* gives it back, or leaves the queue; else nothing */
 void slot_queue_hold(struct slot_queue *queue, int64_t for_us, uint64_t now_us); /* nobody goes for so long */
+/* What was used in the day that it is, from now on: said before slot_server_next(), and whenever somebody has left. */
+void slot_queue_set_spent(struct slot_queue *queue, const struct slot_day *day, uint64_t now_us);
+/* It is known now that the prompt of a held one has so many tokens. False: the budget has no room for that now; the slot is held as before. */
+bool slot_queue_reserve(struct slot_queue *queue, struct slot *slot, int64_t prompt_tokens);
+/* Is it larger than the whole budget of tokens? Then it would wait for ever. */
+bool slot_exceeds_budget(const struct slot_queue *queue, const struct slot *slot);
+/* Held by those in flight so far. */
+uint64_t slot_queue_under_way_us(const struct slot_queue *queue, uint64_t now_us);
 void slot_server_end_solo(struct slot_server *server); /* nobody keeps the lane any more */
 /* Held, or left: how many may have been in flight at its server at once meanwhile, so far? Of a queue that takes one at a time, and of the solo lane
  * without a width, 1 is a fact; else what the queue takes at once, and where other queues of the server came in between, what all of them take. */

@@ -111,6 +111,22 @@ static void print_launched(struct command *command, const struct json *runtime)
 		output_line(&command->output, "  %s", json_at(log, i)->string.text);
 }
 
+static void print_limit(struct command *command, const char *label, const struct json *budget, const char *name, const char *left, const char *unit)
+{
+	if (json_get(budget, name) != NULL)
+		output_line(&command->output, "%-14s %.15g %s a day, %.15g left until %s", label, json_get_number(budget, name, 0), unit, json_get_number(budget, left, 0),
+			    json_get_text(budget, "until"));
+}
+
+/* Earlier days are for who asks for JSON. */
+static void print_spending(struct command *command, const struct json *runtime)
+{
+	const struct json *today = json_get(runtime, "today"), *budget = json_get(runtime, "budget");
+	output_line(&command->output, "%-14s %.15g tokens, %.15g s", "today", json_get_number(today, "tokens", 0), json_get_number(today, "seconds", 0));
+	print_limit(command, "budget", budget, "tokens", "tokensLeft", "tokens");
+	print_limit(command, "budget", budget, "seconds", "secondsLeft", "s");
+}
+
 int command_runtime_show(struct command *command)
 {
 	struct json *answer;
@@ -119,7 +135,11 @@ int command_runtime_show(struct command *command)
 		return status != STATUS_OK ? status : print_answer(command, answer);
 	struct json *plain = json_copy(&command->arena, answer);
 	json_remove(plain, "launch");
+	json_remove(plain, "today");
+	json_remove(plain, "budget");
+	json_remove(plain, "spending");
 	print_runtime(command, plain);
+	print_spending(command, answer);
 	if (json_get(answer, "launch") != NULL)
 		print_launched(command, answer);
 	return STATUS_OK;

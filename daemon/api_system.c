@@ -325,6 +325,32 @@ static void add_launched(struct buffer *out, const struct json *launched)
 	}
 }
 
+static void add_spending(struct buffer *out, const struct json *spending)
+{
+	static const struct {
+		const char *name, *member, *help;
+	} rows[] = {
+		{"runtime_spent_tokens", "tokens", "Tokens used of a runtime in this day of UTC"},
+		{"runtime_spent_seconds", "seconds", "Seconds in which its slots were held in this day of UTC"},
+		{"runtime_budget_tokens", "tokensMax", "Tokens that may be used of it in a day"},
+		{"runtime_budget_seconds", "secondsMax", "Seconds that its slots may be held in a day"},
+	};
+
+	for (size_t row = 0; row < COUNT_OF(rows); row++) {
+		bool any = false;
+
+		for (size_t i = 0; i < json_count(spending); i++) {
+			const struct json *number = json_get(spending->object.members[i].value, rows[row].member);
+			if (!number)
+				continue;
+			if (!any)
+				head(out, rows[row].name, "gauge", rows[row].help);
+			any = true;
+			labelled(out, rows[row].name, "runtime", spending->object.members[i].name, number->number);
+		}
+	}
+}
+
 static void add_expressions(struct buffer *out, const struct daemon *daemon)
 {
 	struct jq_counts counts;
@@ -429,6 +455,7 @@ void api_metrics(struct daemon *daemon, struct request *request, const char *con
 	const struct json *counters = activities_counters_json(daemon->activities, &request->arena);
 	add_activities(out, counters);
 	add_launched(out, json_get(counters, "launched"));
+	add_spending(out, json_get(counters, "spending"));
 	add_expressions(out, daemon);
 	add_children(out, &daemon->children);
 	metric(out, "store_queue", "gauge", "Appends that wait for the journal", store_queue_depth(daemon->store));

@@ -295,6 +295,39 @@ static void read_rate(struct reading *r, const struct json *value, void *target)
 		complain(r, false, "rate: {requests: 60, per: 1m}", "rate limits nothing: it has neither requests nor tokens");
 }
 
+static void read_budget_amount(struct reading *r, const struct json *value, int64_t *amount, int64_t max)
+{
+	if (!json_is_integer(value) || value->number < 1 || value->number > (double)max)
+		complain(r, false, NULL, "expected a whole number from 1 to %lld", (long long)max);
+	else
+		*amount = (int64_t)value->number;
+}
+
+static void read_budget_tokens(struct reading *r, const struct json *value, void *target)
+{
+	read_budget_amount(r, value, target, BUDGET_TOKENS_MAX);
+}
+
+static void read_budget_seconds(struct reading *r, const struct json *value, void *target)
+{
+	read_budget_amount(r, value, target, BUDGET_SECONDS_MAX);
+}
+
+static void read_budget(struct reading *r, const struct json *value, void *target)
+{
+	struct runtime_config *runtime = target;
+	const struct key keys[] = {
+		{"tokens", read_budget_tokens, &runtime->budget_tokens, NULL},
+		{"seconds", read_budget_seconds, &runtime->budget_seconds, NULL},
+	};
+
+	if (!expect(r, value, JSON_OBJECT, "a mapping with tokens and seconds"))
+		return;
+	take_keys(r, value, keys, COUNT_OF(keys));
+	if (!json_get(value, "tokens") && !json_get(value, "seconds"))
+		complain(r, false, "budget: {tokens: 1000000, seconds: 3600}", "budget limits nothing: it has neither tokens nor seconds");
+}
+
 static void read_context_length(struct reading *r, const struct json *value, void *target)
 {
 	read_count_up_to(r, value, target, RUNTIME_CONTEXT_MAX);
@@ -1196,6 +1229,7 @@ static void read_runtime(struct reading *r, const char *name, const struct json 
 		{"priority", read_priority, &runtime->priority, NULL},
 		{"loadedModels", read_loaded_models, &runtime->loaded_models, NULL},
 		{"rate", read_rate, runtime, NULL},
+		{"budget", read_budget, runtime, NULL},
 		{"sampling", read_sampling, &runtime->sampling, NULL},
 		{"timeouts", read_timeouts, runtime, NULL},
 		{"retry", read_retry, runtime, NULL},
@@ -1835,6 +1869,14 @@ static struct json *runtime_json(const struct runtime_config *runtime, struct ar
 			json_set_number(arena, rate, "tokens", (double)runtime->rate_tokens);
 		set_duration(arena, rate, "per", runtime->rate_per_ms);
 		json_set(arena, json, "rate", rate);
+	}
+	if (runtime->budget_tokens || runtime->budget_seconds) {
+		struct json *budget = json_object(arena);
+		if (runtime->budget_tokens)
+			json_set_number(arena, budget, "tokens", (double)runtime->budget_tokens);
+		if (runtime->budget_seconds)
+			json_set_number(arena, budget, "seconds", (double)runtime->budget_seconds);
+		json_set(arena, json, "budget", budget);
 	}
 	if (runtime->sampling)
 		json_set(arena, json, "sampling", json_copy(arena, runtime->sampling));

@@ -923,8 +923,12 @@ static void on_activity_done(struct activity *done)
 
 	/* Nobody waits for it any more; or the daemon is going away, and the next start finds the attempt in flight. */
 	if (!run || done->result.failure == FAILURE_INTERRUPTED) {
+		const struct engine_ports *ports = &activity->engine->ports;
 		if (!run)
 			activity->engine->counts.stale_triggers++;
+		/* No entry of a run will say it; what was used is used all the same. */
+		if (done->result.spent.runtime && ports->on_spent)
+			ports->on_spent(ports->arg, done);
 		free_activity(activity);
 		return;
 	}

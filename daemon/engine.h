@@ -136,6 +136,8 @@ struct engine_ports {
 	void (*on_committed)(void *arg, const char *run_id, uint64_t seq_last, bool ended);
 	/* A gate is on record. report: borrowed for the call. May be NULL. */
 	void (*on_gate)(void *arg, const struct digest *id, struct bytes report);
+	/* An attempt is over that nobody waits for any more, and it has used a runtime (its result's `spent`). May be NULL. */
+	void (*on_spent)(void *arg, const struct activity *activity);
 	/* The wall clock was set: forward, or (negative) back. May be NULL. */
 	void (*on_clock_stepped)(void *arg, int64_t by_ms);
 	/* No run is held any more (engine_run_is_held). May be NULL. */

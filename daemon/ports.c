@@ -446,32 +446,59 @@ static void port_on_gate(void *arg, const struct digest *id, struct bytes report
 	activities_note_gate(((struct ports *)arg)->daemon->activities, id, report);
 }
 
-/* For the record alone: nothing waits for it. */
-struct step_append {
+/* For the record alone: nothing waits for it, and it is not tried again. */
+struct remark {
 	struct store_append append;
 	struct entry entry;
 	struct arena arena;
 };
 
-static void on_step_noted(struct store_append *append)
+static void on_remarked(struct store_append *append)
 {
-	struct step_append *own = append->owner;
+	struct remark *own = append->owner;
 
+	if (append->error.code != ERR_NONE)
+		log_warn(LOG_ENGINE, "%s is not in the journal: %s", entry_kind_name(own->entry.kind), append->error.message);
 	arena_close(&own->arena);
 	free(own);
 }
 
+static struct remark *make_remark(enum entry_kind kind)
+{
+	struct remark *own = memory_zero(sizeof *own);
+
+	arena_init(&own->arena);
+	own->entry = (struct entry){.kind = kind, .data = json_object(&own->arena), .time_ms = clock_wall_ms()};
+	return own;
+}
+
+static void append_remark(struct ports *ports, struct remark *own)
+{
+	own->append = (struct store_append){.entries = &own->entry, .entry_count = 1, .on_done = on_remarked, .owner = own};
+	if (store_append(ports->daemon->store, &own->append) != 0) {
+		error_set(&own->append.error, ERR_BUSY, "the journal's queue is full");
+		on_remarked(&own->append);
+	}
+}
+
 static void port_on_clock_stepped(void *arg, int64_t by_ms)
 {
-	struct step_append *own = memory_zero(sizeof *own);
+	struct remark *own = make_remark(ENTRY_CLOCK_STEPPED);
 
 	log_warn(LOG_ENGINE, "the wall clock was set by %lld ms; runs that wait go on in the time that goes by", (long long)by_ms);
-	arena_init(&own->arena);
-	own->entry = (struct entry){.kind = ENTRY_CLOCK_STEPPED, .data = json_object(&own->arena), .time_ms = clock_wall_ms()};
 	json_set_number(&own->arena, own->entry.data, "byMs", (double)by_ms);
-	own->append = (struct store_append){.entries = &own->entry, .entry_count = 1, .on_done = on_step_noted, .owner = own};
-	if (store_append(((struct ports *)arg)->daemon->store, &own->append) != 0)
-		on_step_noted(&own->append);
+	append_remark(arg, own);
+}
+
+static void port_on_spent(void *arg, const struct activity *activity)
+{
+	struct remark *own = make_remark(ENTRY_RUNTIME_SPENT);
+
+	json_set(&own->arena, own->entry.data, "spent", spent_json(&own->arena, &activity->result.spent));
+	json_set_text(&own->arena, own->entry.data, "runId", activity->run_id);
+	json_set_text(&own->arena, own->entry.data, "stepId", activity->step_id);
+	json_set_number(&own->arena, own->entry.data, "attempt", activity->attempt);
+	append_remark(arg, own);
 }
 
 static void port_on_tree_done(void *arg)
@@ -489,7 +516,7 @@ struct engine_ports ports_for_engine(struct ports *ports)
 {
 	return (struct engine_ports){
 		.arg = ports, .now_us = port_now_us, .wall_ms = port_wall_ms, .append = port_append, .load_run = load_run, .load_values = load_values, .evaluate = evaluate,
-		.listen = port_listen, .unlisten = port_unlisten, .on_emitted = port_on_emitted, .on_gate = port_on_gate, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
+		.listen = port_listen, .unlisten = port_unlisten, .on_emitted = port_on_emitted, .on_gate = port_on_gate, .on_spent = port_on_spent, .start_activity = port_start_activity, .cancel_activity = port_cancel_activity, .close_activity = port_close_activity,
 		.look_below = look_below, .on_tree_done = port_on_tree_done, .on_committed = port_on_committed, .on_clock_stepped = port_on_clock_stepped, .on_run_failed = port_on_run_failed,
 	};
 }

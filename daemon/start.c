@@ -106,8 +106,23 @@ struct first_look {
 	struct arena gates_arena;
 	struct store_gate *gates; /* newest first */
 	size_t gate_count;
-	bool has_gates; /* they were looked for */
+	bool has_gates; /* they, and the days, were looked for */
+	const struct config *config;
+	struct spent_day **days; /* of each configured runtime: what was used of it, oldest first; in gates_arena */
+	size_t *day_counts;
 };
+
+static int read_spending(struct store_reader *reader, struct first_look *look, struct error *error)
+{
+	size_t count = look->config->runtime_count;
+
+	look->days = arena_zero(&look->gates_arena, (count + 1) * sizeof *look->days);
+	look->day_counts = arena_zero(&look->gates_arena, (count + 1) * sizeof *look->day_counts);
+	for (size_t i = 0; i < count; i++)
+		if (reader_spending(reader, &look->gates_arena, look->config->runtimes[i].name, &look->days[i], &look->day_counts[i], error) != 0)
+			return error->code;
+	return 0;
+}
 
 static void first_look_work(struct store_reader *reader, struct store_read *read)
 {
@@ -117,6 +132,8 @@ static void first_look_work(struct store_reader *reader, struct store_read *read
 	struct error error;
 
 	if (!look->has_gates && reader_gates(reader, &look->gates_arena, &newest, &look->gates, &look->gate_count, &read->error) != 0)
+		return;
+	if (!look->has_gates && read_spending(reader, look, &read->error) != 0)
 		return;
 	look->has_gates = true;
 	if (reader_open_runs(reader, &read->arena, look->after, RECOVER_PAGE, &look->runs, &look->run_count, &read->error) != 0)
@@ -309,6 +326,7 @@ int start_engine(struct daemon *daemon, struct error *error)
 	struct first_look *first = memory_zero(sizeof *first);
 
 	arena_init(&first->gates_arena);
+	first->config = &daemon->config;
 	last_words_open(daemon->config.data_dir);
 	for (size_t i = 0; i < daemon->config.runtime_count && !activities.spool; i++)
 		if (daemon->config.runtimes[i].launch)
@@ -320,6 +338,9 @@ int start_engine(struct daemon *daemon, struct error *error)
 	for (size_t i = first->gate_count; i > 0; i--) /* oldest first */
 		if (first->gates[i - 1].report.data)
 			activities_note_gate(daemon->activities, &first->gates[i - 1].id, first->gates[i - 1].report);
+	for (size_t i = 0; i < daemon->config.runtime_count; i++)
+		for (size_t day = 0; day < first->day_counts[i]; day++)
+			activities_note_spent(daemon->activities, daemon->config.runtimes[i].name, &first->days[i][day]);
 	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000, .event_window_ms = daemon->config.events_window_ms, .runs = daemon->open_at_start};
 	FAIL_POINT(START_RECORDED);
 	daemon->jq = open_jq_pool(&daemon->loop);

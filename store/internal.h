@@ -196,6 +196,8 @@ int schedule_table_apply(struct connection *connection, const struct entry *entr
 /* event_table.c. ERR_EXISTS: an event of this key is known. */
 int event_table_check(struct connection *connection, const struct entry *entry, struct error *error);
 int event_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
+/* spending_table.c: of an entry that says what was used of a runtime; else nothing */
+int spending_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
 /* snapshot_table.c; ERR_NOT_FOUND: there is no such run */
 int snapshot_table_put(struct connection *connection, const char *run_id, uint64_t seq, struct bytes bytes, struct error *error);
 int snapshot_table_forget(struct connection *connection, const char *run_id, struct error *error);

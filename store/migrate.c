@@ -18,6 +18,7 @@ static const char *const migrations[] = {
 	schema_0008_retention_sql,
 	schema_0009_gate_sql,
 	schema_0010_fork_sql,
+	schema_0011_spending_sql,
 };
 
 unsigned migrate_version(void)

@@ -542,6 +542,7 @@ static int decide_fate(struct connection *connection, const struct entry *entry,
 	case ENTRY_RUNTIME_READY:
 	case ENTRY_RUNTIME_REFUSED:
 	case ENTRY_RUNTIME_STOPPED:
+	case ENTRY_RUNTIME_SPENT: /* its sum stays, as that of attempts does */
 		*fate = FATE_DROP_WITH_VALUES;
 		return 0;
 	case ENTRY_EVENT_RECEIVED:

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "workflow/base/list.h"
+#include "workflow/base/spent.h"
 #include "workflow/entry.h"
 #include "workflow/evidence/checkpoint.h"
 #include "workflow/evidence/envelope.h"
@@ -425,6 +426,9 @@ struct store_gate_filter {
 int reader_gates(struct store_reader *reader, struct arena *arena, const struct store_gate_filter *filter, struct store_gate **gates, size_t *count, struct error *error);
 /* By id or a unique prefix of at least 12 hex digits. ERR_INVALID: ambiguous or too short. */
 int reader_gate(struct store_reader *reader, struct arena *arena, const char *id_prefix, struct store_gate *gate, struct error *error);
+
+/* What was used of a runtime, by day, oldest first: SPENT_DAYS_MAX + 1 of them at most. */
+int reader_spending(struct store_reader *reader, struct arena *arena, const char *runtime, struct spent_day **days, size_t *count, struct error *error);
 
 /* The newest configuration record of a runtime, or one by digest. */
 int reader_configuration(struct store_reader *reader, struct arena *arena, const struct digest *digest, struct bytes *record, struct error *error);

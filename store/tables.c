@@ -90,6 +90,9 @@ static int apply_stretch(struct connection *connection, const struct entry *entr
 		} else if (entries[i].kind == ENTRY_EVENT_EMITTED) {
 			if (event_table_apply(connection, &entries[i], error) != 0)
 				return error->code;
+		} else if (entries[i].kind == ENTRY_ATTEMPT_SUCCEEDED || entries[i].kind == ENTRY_ATTEMPT_FAILED) {
+			if (spending_table_apply(connection, &entries[i], error) != 0)
+				return error->code;
 		} else if (run_table_apply(connection, run, &entries[i], error) != 0 || FAIL_POINT_FAILS(TABLE_RUN, error)) {
 			return error->code;
 		}
@@ -113,7 +116,7 @@ int tables_apply(struct connection *connection, const struct entry *entries, siz
 			if (definition_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_DEFINITION_ADDED && FAIL_POINT_FAILS(TABLE_DEFINITION, error)) ||
 			    schedule_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_SCHEDULE_TICKED && FAIL_POINT_FAILS(TABLE_SCHEDULE, error)) ||
 			    event_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_EVENT_RECEIVED && FAIL_POINT_FAILS(TABLE_EVENT, error)) ||
-			    retention_table_apply(connection, &entries[i], error) != 0)
+			    retention_table_apply(connection, &entries[i], error) != 0 || (entries[i].kind == ENTRY_RUNTIME_SPENT && spending_table_apply(connection, &entries[i], error) != 0))
 				return error->code;
 			i = end;
 			continue;
@@ -277,12 +280,14 @@ static int rebuild_all(struct rebuild *rebuild)
 }
 
 /* Where entries are gone, what followed from them alone is taken as it stands: which runs are no more, and when they had ended (the entry that
- * began one may be there and that of its end not), which of their facts were kept, how often a schedule ticked. */
+ * began one may be there and that of its end not), which of their facts were kept, how often a schedule ticked, what was used of a runtime. */
 static const char settle_sql[] = "DELETE FROM main.run WHERE id IN (SELECT id FROM truth.run_tombstone);"
 				 "DELETE FROM main.run_label WHERE run IN (SELECT run FROM truth.run_tombstone);"
 				 "DELETE FROM main.timer WHERE run IN (SELECT run FROM truth.run_tombstone);"
 				 "DELETE FROM main.fact WHERE run IN (SELECT run FROM truth.run_tombstone) AND seq NOT IN (SELECT seq FROM truth.fact);"
 				 "DELETE FROM main.event WHERE seq NOT IN (SELECT seq FROM truth.event);"
+				 "DELETE FROM main.runtime_spending;"
+				 "INSERT INTO main.runtime_spending SELECT * FROM truth.runtime_spending;"
 				 "INSERT OR REPLACE INTO main.run_tombstone SELECT * FROM truth.run_tombstone;"
 				 "INSERT INTO main.kept_run SELECT * FROM truth.kept_run WHERE true ON CONFLICT DO NOTHING";
 
@@ -325,6 +330,7 @@ int store_check_tables(const char *data_dir, struct error *error)
 		{"fact", NULL, NULL}, {"gate", NULL, NULL}, {"definition", NULL, NULL}, {"document", NULL, NULL}, {"configuration", NULL, NULL}, {"public_key", NULL, NULL},
 		{"timer", NULL, NULL}, {"schedule", "id, seq, definition, namespace, name, version, added_ms, paused", NULL}, {"event", NULL, NULL},
 		{"sink", NULL, NULL}, {"run_tombstone", NULL, NULL}, {"kept_run", NULL, NULL}, {"erasure", NULL, NULL},
+		{"runtime_spending", NULL, NULL},
 	};
 	int64_t pruned;
 	struct rebuild rebuild = {0};

@@ -75,6 +75,7 @@
  * runtime.refused     runtime, instance?, class, status, signal, tries      value: detail, the line of its log that tells the cause, and its last lines
  * runtime.stopped     runtime, instance, why, status, signal, left (processes that SIGKILL has not ended)   value: detail, the operator's reason, its last lines,
  *                     the watchdog's samples. instance: pid and start in the kernel's ticks
+ * runtime.spent       spent, runId, stepId, attempt      of an attempt that nobody waits for any more: called off, or cut off by the end of the daemon
  *
  * A task that is pure (set, a private pure function) is one entry: task.completed. "record" is the attempt's record:
  * stages in microseconds, usage, finish reason, model, configuration digest (activity.h says what is in it). */
@@ -128,7 +129,8 @@
 	X(ENTRY_RUNTIME_STARTED, "runtime.started", 0)      \
 	X(ENTRY_RUNTIME_READY, "runtime.ready", 0)          \
 	X(ENTRY_RUNTIME_REFUSED, "runtime.refused", 0)      \
-	X(ENTRY_RUNTIME_STOPPED, "runtime.stopped", 0)
+	X(ENTRY_RUNTIME_STOPPED, "runtime.stopped", 0)      \
+	X(ENTRY_RUNTIME_SPENT, "runtime.spent", 0)
 
 enum entry_kind {
 #define X(kind, text, run) kind,

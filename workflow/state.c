@@ -1620,6 +1620,7 @@ int workflow_apply(struct state *state, const struct entry *entry, struct error 
 	case ENTRY_RUNTIME_READY:
 	case ENTRY_RUNTIME_REFUSED:
 	case ENTRY_RUNTIME_STOPPED:
+	case ENTRY_RUNTIME_SPENT:
 	case ENTRY_KIND_COUNT:
 		rc = corrupt(state, entry, "no such entry belongs to a run", error);
 		break;

@@ -3,6 +3,11 @@
 
 #include "workflow/base/check.h"
 
+int64_t spent_day_of(int64_t wall_ms)
+{
+	return wall_ms / SPENT_DAY_MS - (wall_ms % SPENT_DAY_MS < 0);
+}
+
 struct json *spent_json(struct arena *arena, const struct spent *spent)
 {
 	struct json *json = json_object(arena);

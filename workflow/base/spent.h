@@ -3,7 +3,11 @@
 
 #include "workflow/base/json.h"
 
-enum { SPENT_TOKENS_MAX = 1 << 30 }; /* of one attempt; a runtime that tells of more is not believed beyond it */
+enum {
+	SPENT_TOKENS_MAX = 1 << 30, /* of one attempt; a runtime that tells of more is not believed beyond it */
+	SPENT_DAYS_MAX = 35, /* days of a runtime that are remembered: the newest ones, and the one under way, if the clock says another */
+	SPENT_DAY_MS = 24 * 60 * 60 * 1000,
+};
 #define SPENT_US_MAX ((int64_t)1 << 50) /* … and so long */
 
 struct spent {
@@ -11,6 +15,15 @@ struct spent {
 	int64_t tokens; /* of prompt and answer, as the runtime told; else as far as is known without it */
 	int64_t us; /* a slot of the runtime was held */
 };
+
+/* What was used of one runtime in one day of UTC. */
+struct spent_day {
+	int64_t day; /* since 1970-01-01 */
+	int64_t tokens, us;
+};
+
+/* By the wall clock, which may be wrong, and before 1970. */
+int64_t spent_day_of(int64_t wall_ms);
 
 /* {"runtime", "tokens", "us"} */
 struct json *spent_json(struct arena *arena, const struct spent *spent);

@@ -400,6 +400,170 @@ START_TEST(tokens_per_time)
 }
 END_TEST
 
+static void spend(struct slot_queue *queue, int64_t tokens, int64_t us, uint64_t ends_in_us)
+{
+	slot_queue_set_spent(queue, &(struct slot_day){.tokens = tokens, .us = us, .ends_in_us = (int64_t)ends_in_us, .look_in_us = (int64_t)(ends_in_us < 60 * second ? ends_in_us : 60 * second)}, now);
+}
+
+/* A request goes when all that it may take fits beside what was used and what those in flight may take, to the token; one that does not fit waits for
+ * the end of the day, or for less to be used than was reserved, and others of the server do not. */
+START_TEST(tokens_of_a_day)
+{
+	begin();
+	a.concurrency = b.concurrency = 100;
+	a.budget.tokens_max = 1000;
+	spend(&a, 100, 0, 7200 * second);
+	struct slot *one = ask(&a), *two = ask(&a), *three = ask(&a), *other = ask(&b);
+	one->tokens = 600;
+	two->tokens = 301; /* one too many */
+	three->tokens = 1;
+	ck_assert_ptr_eq(next(), one);
+	ck_assert_ptr_eq(next(), other);
+	ck_assert_ptr_null(next());
+	ck_assert_uint_eq(a.reason, SLOT_WAITS_BUDGET);
+	ck_assert_uint_eq(a.reason_until_us, now + 7200 * second);
+	ck_assert_uint_eq(wake, now + 60 * second); /* the wall clock may be set */
+	ck_assert_int_eq(a.budget.tokens_reserved, 600);
+	/* It took one less than it might have. */
+	leave(one);
+	spend(&a, 699, 0, 7200 * second);
+	ck_assert_ptr_eq(next(), two);
+	ck_assert_ptr_null(next()); /* 699 and 301 are all */
+	leave(two);
+	spend(&a, 1000, 0, 7200 * second);
+	ck_assert_ptr_null(next());
+	now += 30 * second;
+	spend(&a, 0, 0, 86400 * second); /* a new day */
+	ck_assert_ptr_eq(next(), three);
+	ck_assert_uint_eq(three->waited_us[SLOT_WAITS_BUDGET], 30 * second);
+	leave(three);
+	ck_assert_int_eq(a.budget.tokens_reserved, 0);
+	end();
+}
+END_TEST
+
+/* Of one that names no bound only what was used counts: it goes while anything is left, and what those in flight use too much is a debt. */
+START_TEST(tokens_without_a_bound)
+{
+	begin();
+	a.concurrency = 2;
+	a.budget.tokens_max = 10;
+	spend(&a, 9, 0, second);
+	struct slot *one = ask(&a), *two = ask(&a), *three = ask(&a);
+	ck_assert_ptr_eq(next(), one);
+	ck_assert_ptr_eq(next(), two);
+	leave(one);
+	spend(&a, 10, 0, second);
+	ck_assert_ptr_null(next());
+	ck_assert_uint_eq(a.reason, SLOT_WAITS_BUDGET);
+	leave(two);
+	spend(&a, 5000, 0, second);
+	ck_assert_ptr_null(next());
+	spend(&a, 9, 0, second);
+	ck_assert_ptr_eq(next(), three);
+	end();
+}
+END_TEST
+
+/* Prompt and answer count together once the prompt is known, beforehand or while the slot is held; what no day has room for is known, too. */
+START_TEST(prompts_count_in_the_budget)
+{
+	begin();
+	a.concurrency = 2;
+	a.budget.tokens_max = 1000;
+	spend(&a, 0, 0, second);
+	struct slot *one = ask(&a), *two = ask(&a);
+	one->tokens = 400;
+	two->tokens = 500;
+	ck_assert_ptr_eq(next(), one);
+	ck_assert(slot_queue_reserve(&a, one, 100));
+	ck_assert_int_eq(a.budget.tokens_reserved, 500);
+	ck_assert_ptr_eq(next(), two);
+	ck_assert_int_eq(a.budget.tokens_reserved, 1000);
+	ck_assert(!slot_queue_reserve(&a, two, 1));
+	ck_assert_int_eq(a.budget.tokens_reserved, 1000);
+	ck_assert(!slot_exceeds_budget(&a, two));
+	/* With its prompt known it waits, until the first one leaves. */
+	leave(two);
+	slot_queue_add(&a, two, now);
+	ck_assert_ptr_null(next());
+	ck_assert_uint_eq(a.reason, SLOT_WAITS_BUDGET);
+	leave(one);
+	ck_assert_ptr_eq(next(), two);
+	ck_assert_int_eq(a.budget.tokens_reserved, 501);
+	ck_assert(!slot_exceeds_budget(&a, &(struct slot){.tokens = 900, .prompt_tokens = 100}));
+	ck_assert(slot_exceeds_budget(&a, &(struct slot){.tokens = 900, .prompt_tokens = 101}));
+	ck_assert(slot_exceeds_budget(&a, &(struct slot){.tokens = INT64_MAX, .prompt_tokens = INT64_MAX}));
+	ck_assert(!slot_exceeds_budget(&b, &(struct slot){.tokens = INT64_MAX}));
+	a.budget.tokens_max = BUDGET_TOKENS_MAX;
+	ck_assert(!slot_exceeds_budget(&a, &(struct slot){.tokens = BUDGET_TOKENS_MAX}));
+	ck_assert(slot_exceeds_budget(&a, &(struct slot){.tokens = BUDGET_TOKENS_MAX + 1}));
+	end();
+}
+END_TEST
+
+/* Of time what was used and what is under way counts: at the limit nothing begins, and what has begun goes on. The clock of a day that is set back
+ * takes nothing away. */
+START_TEST(seconds_of_a_day)
+{
+	begin();
+	a.concurrency = 3;
+	a.budget.us_max = (int64_t)(10 * second);
+	spend(&a, 0, (int64_t)(4 * second), 7200 * second);
+	struct slot *one = ask(&a), *two = ask(&a), *three = ask(&a);
+	ck_assert_ptr_eq(next(), one);
+	ck_assert_ptr_eq(next(), two);
+	leave(three);
+	now += 3 * second - 1;
+	ck_assert_uint_eq(slot_queue_under_way_us(&a, now), 6 * second - 2);
+	struct slot *four = ask(&a), *five = ask(&a);
+	ck_assert_ptr_eq(next(), four); /* 4 s and twice 3 s, but for two microseconds */
+	leave(four);
+	ck_assert_uint_eq(four->held_us, 0);
+	now += 1;
+	ck_assert_ptr_null(next());
+	ck_assert_uint_eq(a.reason, SLOT_WAITS_BUDGET);
+	leave(one);
+	ck_assert_uint_eq(one->held_us, 3 * second);
+	spend(&a, 0, (int64_t)(7 * second), 7200 * second);
+	ck_assert_ptr_null(next());
+	now -= 900 * second;
+	ck_assert_uint_eq(slot_queue_under_way_us(&a, now), 3 * second);
+	ck_assert_ptr_null(next());
+	leave(two);
+	spend(&a, 0, (int64_t)(10 * second) - 1, 7200 * second);
+	ck_assert_ptr_eq(next(), five);
+	leave(five);
+	ck_assert_uint_eq(slot_queue_under_way_us(&a, now), 0);
+	end();
+}
+END_TEST
+
+/* A measurement counts and waits as all others do, and keeps its lane meanwhile. */
+START_TEST(measurements_keep_to_the_budget)
+{
+	begin();
+	a.budget.tokens_max = 100;
+	spend(&a, 0, 0, second);
+	struct slot *gate = ask_as(&a, PRIORITY_USUAL, "gate", false);
+	gate->tokens = 60;
+	ck_assert_ptr_eq(next(), gate);
+	leave(gate);
+	spend(&a, 60, 0, second);
+	struct slot *again = ask_as(&a, PRIORITY_USUAL, "gate", true), *other = ask(&b);
+	again->tokens = 41;
+	ck_assert_ptr_null(next());
+	ck_assert_uint_eq(a.reason, SLOT_WAITS_BUDGET);
+	ck_assert_uint_eq(b.reason, SLOT_WAITS_SOLO);
+	ck_assert_uint_eq(wake, now + second);
+	spend(&a, 59, 0, second);
+	ck_assert_ptr_eq(next(), again);
+	leave(again);
+	ck_assert_ptr_eq(next(), other);
+	end();
+}
+END_TEST
+
 /* Numbers at their limits neither overflow nor hold anybody for longer than a day. */
 START_TEST(limits_stay_within_bounds)
 {
@@ -560,6 +724,11 @@ int main(void)
 	tcase_add_test(tcase, requests_per_time);
 	tcase_add_test(tcase, tokens_per_time);
 	tcase_add_test(tcase, unasked_requests_do_not_count);
+	tcase_add_test(tcase, tokens_of_a_day);
+	tcase_add_test(tcase, tokens_without_a_bound);
+	tcase_add_test(tcase, prompts_count_in_the_budget);
+	tcase_add_test(tcase, seconds_of_a_day);
+	tcase_add_test(tcase, measurements_keep_to_the_budget);
 	tcase_add_test(tcase, limits_stay_within_bounds);
 	tcase_add_test(tcase, clock_goes_backwards);
 	tcase_add_test(tcase, retry_after_holds_the_queue);

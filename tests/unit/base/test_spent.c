@@ -49,5 +49,18 @@ START_TEST(what_is_not_ours_is_nothing)
 }
 END_TEST
 
+/* A day begins at midnight of UTC, also before the first one. */
+START_TEST(days_begin_at_midnight)
+{
+	ck_assert_int_eq(spent_day_of(0), 0);
+	ck_assert_int_eq(spent_day_of(SPENT_DAY_MS - 1), 0);
+	ck_assert_int_eq(spent_day_of(SPENT_DAY_MS), 1);
+	ck_assert_int_eq(spent_day_of(-1), -1);
+	ck_assert_int_eq(spent_day_of(-SPENT_DAY_MS), -1);
+	ck_assert_int_eq(spent_day_of(1795996800000), 20787); /* 2026-11-30T00:00:00Z */
+	ck_assert_int_eq(spent_day_of(1795996800000 - 1), 20786);
+}
+END_TEST
+
 SUITE_NO_ABORTS
-SUITE_MAIN("base-spent", what_was_spent_comes_back, what_is_not_ours_is_nothing)
+SUITE_MAIN("base-spent", days_begin_at_midnight, what_was_spent_comes_back, what_is_not_ours_is_nothing)

@@ -592,6 +592,46 @@ START_TEST(facts_are_kept_with_what_they_rest_on)
 }
 END_TEST
 
+/* What was used of a runtime in a day outlives the entries that said so, of runs and of attempts that nobody waited for; and what is used after they
+ * are gone is added to it. */
+START_TEST(what_was_spent_outlives_its_entries)
+{
+	static const struct spent spent = {"sim", 100, 200};
+	static const char sum_sql[] = "SELECT tokens * 1000000 + us FROM runtime_spending WHERE runtime = 'sim' ORDER BY day LIMIT 1";
+	struct fixture f;
+	struct entry entry;
+	int64_t began_ms = clock_ms;
+
+	start(&f);
+	create(&f, "left", NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		make_step(&f.arena, &entry, ENTRY_ATTEMPT_FAILED, "left", "/do/0/x@1", (struct bytes){0});
+		json_set(&f.arena, entry.data, "spent", spent_json(&f.arena, &spent));
+		append_at(&f, &entry, 1);
+	}
+	entry = (struct entry){.kind = ENTRY_RUNTIME_SPENT, .data = json_object(&f.arena)};
+	json_set(&f.arena, entry.data, "spent", spent_json(&f.arena, &spent));
+	append_at(&f, &entry, 1);
+	end(&f, "left");
+	fill_tile(&f);
+	fill(&f, 5);
+	clock_ms += ENTRIES_MS;
+	pass(&f);
+	ck_assert_int_eq(ask(&f, "SELECT count(*) FROM entry WHERE seq < 256"), 3);
+	ck_assert_int_eq(ask(&f, sum_sql), 300000600);
+	check_tables_equal(&f);
+	fixture_reopen(&f);
+	clock_ms = began_ms;
+	create(&f, "later", NULL);
+	make_step(&f.arena, &entry, ENTRY_ATTEMPT_SUCCEEDED, "later", "/do/0/x@1", (struct bytes){0});
+	json_set(&f.arena, entry.data, "spent", spent_json(&f.arena, &spent));
+	append_at(&f, &entry, 1);
+	ck_assert_int_eq(ask(&f, sum_sql), 400000800);
+	check_tables_equal(&f);
+	fixture_end(&f);
+}
+END_TEST
+
 /* keepFacts: never. */
 START_TEST(facts_go_with_their_run_when_asked_to)
 {
@@ -1777,7 +1817,7 @@ END_TEST
 TEST_MAIN("store-retention", a_run_leaves_when_its_time_is_over, more_runs_than_a_chunk_holds, a_long_run_and_values_that_runs_share,
 	  a_child_stays_while_its_parent_is_open, a_child_of_an_open_run_is_not_purged, a_clock_that_was_ahead_keeps_nothing,
 	  a_clock_that_leaps_is_not_believed_at_once, a_run_without_its_end, an_older_file_learns_to_get_smaller, a_full_disk_gets_room, a_full_disk_has_little_room, a_chunk_has_its_bytes, a_full_disk_gets_room_after_a_reader,
-	  facts_are_kept_with_what_they_rest_on, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays, a_pruned_copy_is_restored,
+	  facts_are_kept_with_what_they_rest_on, what_was_spent_outlives_its_entries, facts_go_with_their_run_when_asked_to, a_tile_with_one_open_run_stays, a_pruned_copy_is_restored,
 	  held_tiles_do_not_keep_others, what_others_delete_is_still_damage, what_a_table_rests_on_stays, what_stands_for_pruned_entries_is_checked, a_damaged_tile_stays,
 	  nothing_is_cleared_that_a_damaged_fact_may_need, too_many_rows_hold_a_value, checkpoints_thin_out, an_operator_purges_runs, a_value_is_erased_everywhere, a_run_that_is_retried_keeps_its_value, an_erased_value_goes_with_its_run, a_broken_store_answers,
 	  erased_bytes_are_overwritten, a_definition_is_not_erased, requests_are_limited_and_answered, the_file_gets_smaller, passes_come_by_themselves,

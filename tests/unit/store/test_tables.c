@@ -56,6 +56,15 @@ static void make_emitted(struct workload *w, struct entry *entry, const char *ru
 	entry_add_value(arena, entry, "event", bytes_text(arena_printf(arena, "{\"id\":\"%u\"}", n)));
 }
 
+/* Of few runtimes, on many days in no order. */
+static void set_spent(struct workload *w, struct entry *entry)
+{
+	struct spent spent = {pick(w, 2) ? "sim" : "other", pick(w, 1000), pick(w, 1000000)};
+
+	entry->time_ms -= (int64_t)pick(w, 60) * SPENT_DAY_MS;
+	json_set(&w->f->arena, entry->data, "spent", spent_json(&w->f->arena, &spent));
+}
+
 /* One decision of one run: 1 to 4 entries. */
 static size_t make_decision(struct workload *w, struct entry *entries)
 {
@@ -99,6 +108,8 @@ static size_t make_decision(struct workload *w, struct entry *entries)
 		else
 			make_step(arena, &entries[i], kind, run, "/do/0/x@1",
 				  bytes_text(arena_printf(arena, "%u", pick(w, 1000))));
+		if (kind == ENTRY_ATTEMPT_SUCCEEDED && pick(w, 4) > 0)
+			set_spent(w, &entries[i]);
 		if (pick(w, 3) == 0)
 			json_set_text(arena, entries[i].data, "wakes", pick(w, 2) ? "2026-01-02T03:04:05.678Z" : "2031-01-02T03:04:05Z");
 		if (pick(w, 3) == 0)
@@ -114,7 +125,7 @@ static size_t make_other(struct workload *w, struct entry *entry)
 						ENTRY_DAEMON_STARTED,
 						ENTRY_SCHEDULE_TICKED, ENTRY_SCHEDULE_SKIPPED,
 						ENTRY_SCHEDULE_PAUSED, ENTRY_SCHEDULE_RESUMED,
-						ENTRY_EVENT_RECEIVED, ENTRY_EVENTS_FORGOTTEN, ENTRY_SINK_ADVANCED};
+						ENTRY_EVENT_RECEIVED, ENTRY_EVENTS_FORGOTTEN, ENTRY_SINK_ADVANCED, ENTRY_RUNTIME_SPENT};
 	struct arena *arena = &w->f->arena;
 	unsigned n = pick(w, 8);
 
@@ -153,6 +164,8 @@ static size_t make_other(struct workload *w, struct entry *entry)
 	} else if (entry->kind == ENTRY_SINK_ADVANCED) {
 		json_set_text(arena, entry->data, "sink", arena_printf(arena, "sink-%u", pick(w, 3)));
 		json_set_number(arena, entry->data, "position", pick(w, 1000));
+	} else if (entry->kind == ENTRY_RUNTIME_SPENT) {
+		set_spent(w, entry);
 	} else if (entry->kind == ENTRY_DOCUMENT_ADDED) {
 		json_set_text(arena, entry->data, "mediaType", "text/plain");
 		entry_add_value(arena, entry, "document", bytes_text(arena_printf(arena, "document %u", n)));
@@ -236,6 +249,8 @@ START_TEST(tampered_rows_are_found)
 		{"event", "DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)"},
 		{"event", "UPDATE event SET time_ms = time_ms + 1"},
 		{"sink", "UPDATE sink SET position = position + 1"},
+		{"runtime_spending", "UPDATE runtime_spending SET tokens = tokens + 1 WHERE runtime = (SELECT max(runtime) FROM runtime_spending)"},
+		{"runtime_spending", "DELETE FROM runtime_spending"},
 		{"journal_node", "INSERT INTO journal_node VALUES(8, 99999, zeroblob(32))"},
 	};
 	struct fixture f;

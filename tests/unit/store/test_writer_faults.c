@@ -396,6 +396,10 @@ static size_t make_life(struct stage *s, struct entry *entries, const char *run)
 	json_set_text(&s->arena, entries[n].data, "stepId", "/do/0/a@1");
 	entry_add_value(&s->arena, &entries[n], "output", bytes_text(arena_printf(&s->arena, "\"output of %s\"", run)));
 	entry_add_value(&s->arena, &entries[n++], "more", (struct bytes){s->large.data + 1, CONTENT_SMALL_MAX + 1000});
+	for (unsigned i = 0; i < 2; i++) { /* a new day, and one that is there */
+		make(s, &entries[n], ENTRY_ATTEMPT_SUCCEEDED, run);
+		json_set(&s->arena, entries[n++].data, "spent", spent_json(&s->arena, &(struct spent){run, 1, 2}));
+	}
 	make_fact(s, &entries[n++], run);
 	make(s, &entries[n], ENTRY_GATE_RECORDED, run);
 	json_set_text(&s->arena, entries[n].data, "runtime", "sim");
