@@ -167,6 +167,24 @@ int launcher_start(struct launcher *launcher, const struct launch *launch, int e
 	return code;
 }
 
+int launcher_end(struct launcher *launcher, const struct launch *launch, struct error *error)
+{
+	struct arena arena;
+	struct json *message;
+	int code;
+
+	arena_init(&arena);
+	message = json_object(&arena);
+	json_set_text(&arena, message, "op", "end");
+	json_set(&arena, message, "env", make_words(&arena, launch->env));
+	json_set_text(&arena, message, "folder", launch->folder != NULL ? launch->folder : "");
+	json_set_number(&arena, message, "graceMs", (double)launch->grace_ms);
+	json_set(&arena, message, "stop", make_words(&arena, launch->stop));
+	code = send_message(launcher, message, NULL, 0, error);
+	arena_close(&arena);
+	return code;
+}
+
 static void say_word(struct launcher *launcher, const char *op)
 {
 	struct arena arena;

@@ -5,7 +5,7 @@
  * log travel with `start`. The launcher is the subreaper of what it starts: whoever outlives the runtime becomes its child, and is killed.
  * When the daemon is gone, the socket ends, and the launcher ends the runtime (unless `keep`) and itself.
  *
- *     daemon  {"op":"start","argv","env","folder","graceMs","keep","stop"?} + 2 descriptors      {"op":"stop"}
+ *     daemon  {"op":"start","argv","env","folder","graceMs","keep","stop"?} + 2 descriptors      {"op":"stop"}      {"op":"end","env","folder","graceMs","stop"}
  *     launcher {"op":"started","pid","start"}   {"op":"failed","why"}   {"op":"exited","status","signal","left"}
  *
  * Threads: launcher_spawn() before there are any; the rest on the loop. New here? Read launcher_program.c. */
@@ -24,6 +24,7 @@ enum {
 	LAUNCHER_WORDS_BYTES_MAX = 32 << 10, /* … and their bytes in all, each of the two */
 	LAUNCHER_KILL_MS = 10 * 1000, /* how long what does not die of SIGKILL is waited for */
 	LAUNCHER_SWEEP_MS = 20, /* … and looked for */
+	LAUNCHER_CONTAINER_MS = 10 * 1000, /* an engine's `stop` gets this beside the grace */
 };
 
 /* What to start. Lists end with NULL. */
@@ -53,4 +54,7 @@ struct launcher *launcher_open(uv_loop_t *loop, int socket, const struct launche
 int launcher_start(struct launcher *launcher, const struct launch *launch, int executable, int log, struct error *error);
 void launcher_stop(struct launcher *launcher); /* on_exited follows; nothing when nothing runs */
 void launcher_kill(struct launcher *launcher); /* the same without grace */
+/* Runs `stop` alone, for a container that this launcher has not started: on_exited follows when the command is over, or had its time. Of `launch` env, folder,
+ * stop and grace_ms count. 0, or an error as of launcher_start(); nothing may be running. */
+int launcher_end(struct launcher *launcher, const struct launch *launch, struct error *error);
 void launcher_close(struct launcher *launcher, void (*on_closed)(void *arg), void *arg); /* ends the launcher too, in its own time */

@@ -29,7 +29,6 @@
 
 enum {
 	PROCESSES_MAX = 65536, /* of the machine that are looked at for descendants */
-	CONTAINER_EXTRA_MS = 10 * 1000, /* an engine's `stop` gets this beside the grace */
 	STAT_MAX = 1024,
 	EXEC_FAILED = 127,
 };
@@ -277,7 +276,7 @@ static void begin_end(int64_t grace_ms)
 		return;
 	}
 	state.stage = ENDING;
-	state.due_ms = now_ms() + grace_ms + (state.stop != NULL && grace_ms > 0 ? CONTAINER_EXTRA_MS : 0);
+	state.due_ms = now_ms() + grace_ms + (state.stop != NULL && grace_ms > 0 ? LAUNCHER_CONTAINER_MS : 0);
 	start_stopper();
 	kill(-state.pid, SIGTERM);
 }
@@ -313,7 +312,7 @@ static void advance(void)
 	if (state.stage == RUNNING && state.exited) {
 		/* By itself: a container may be there still. Its engine gets the grace, everybody else is swept behind that. */
 		state.stage = ENDING;
-		state.due_ms = now_ms() + (state.stop != NULL ? state.grace_ms + CONTAINER_EXTRA_MS : 0);
+		state.due_ms = now_ms() + (state.stop != NULL ? state.grace_ms + LAUNCHER_CONTAINER_MS : 0);
 		start_stopper();
 	}
 	if (state.stage == ENDING && ((state.exited && state.stopper == 0) || now_ms() >= state.due_ms)) {
@@ -364,13 +363,9 @@ static const char **read_words(const struct json *list)
 	return words;
 }
 
-static void start(const struct json *message, int executable, int log)
+static void read_order(const struct json *message)
 {
-	char why[512] = "the message is not understood", ticks[32] = "";
-	struct arena arena;
-	struct json *answer;
 	const char *path;
-	pid_t parent;
 
 	state.argv = read_words(json_get(message, "argv"));
 	state.env = read_words(json_get(message, "env"));
@@ -386,6 +381,16 @@ static void start(const struct json *message, int executable, int log)
 		if (strncmp(state.env[i], "PATH=", 5) == 0 && (path = state.env[i] + 5)[0] != '\0')
 			setenv("PATH", path, 1);
 	state.pid = 0;
+}
+
+static void start(const struct json *message, int executable, int log)
+{
+	char why[512] = "the message is not understood", ticks[32] = "";
+	struct arena arena;
+	struct json *answer;
+	pid_t parent;
+
+	read_order(message);
 	if (state.argv != NULL && state.argv[0] != NULL && state.env != NULL && state.folder != NULL && executable >= 0 && log >= 0)
 		state.pid = start_child(state.argv, executable, log, why, sizeof(why));
 	if (state.pid == 0) {
@@ -404,6 +409,17 @@ static void start(const struct json *message, int executable, int log)
 	arena_close(&arena);
 	if (state.quitting)
 		state.keep = false; /* nobody has heard of it, so the next daemon would not know whose it is */
+}
+
+/* A container that an earlier launcher has started: there is no process of ours to end, only its engine to ask. */
+static void end_other(const struct json *message)
+{
+	read_order(message);
+	state.exited = true;
+	state.stage = ENDING;
+	state.due_ms = now_ms() + state.grace_ms + LAUNCHER_CONTAINER_MS;
+	if (state.env != NULL && state.stop != NULL && state.stop[0] != NULL && state.folder != NULL)
+		start_stopper();
 }
 
 /* False: the daemon is gone. */
@@ -435,6 +451,9 @@ static bool read_message(void)
 	if (op != NULL && strcmp(op, "start") == 0 && state.stage == IDLE) {
 		state.arena = arena; /* its words are used until the end */
 		start(message, fds[0], fds[1]);
+	} else if (op != NULL && strcmp(op, "end") == 0 && state.stage == IDLE) {
+		state.arena = arena;
+		end_other(message);
 	} else {
 		if (op != NULL && strcmp(op, "start") == 0)
 			say_failed("something runs already");

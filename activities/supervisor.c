@@ -86,6 +86,8 @@ struct supervisor {
 	pid_t pid; /* 0: no process */
 	char ticks[32];
 	bool adopted; /* it goes on from an earlier daemon: nobody's child here */
+	bool engine_asked; /* to stop the container of what is adopted: that was done, or is being done */
+	bool engine_stops; /* the launcher is at it: of what is adopted, or what an earlier daemon left */
 	pid_t predecessor; /* … of another configuration, or left over: has to end first. 0: none */
 	char predecessor_ticks[32];
 	uint64_t predecessor_until_us;
@@ -107,6 +109,7 @@ static void launch(struct supervisor *supervisor);
 static void ask(struct supervisor *supervisor);
 static void close_if_over(struct supervisor *supervisor);
 static void on_exited(void *arg, int status, int signal_number, unsigned left);
+static bool stop_container(struct supervisor *supervisor, const char *engine, const char *name);
 
 const char *runtime_state_name(enum runtime_state state)
 {
@@ -276,7 +279,7 @@ const char *supervisor_folder(const struct supervisor *supervisor)
 
 bool supervisor_is_up(const struct supervisor *supervisor)
 {
-	return supervisor == NULL || (supervisor->pid != 0 && (supervisor->state == RUNTIME_STARTING || supervisor->state == RUNTIME_READY));
+	return supervisor == NULL || (supervisor->pid != 0 && !supervisor->engine_asked && (supervisor->state == RUNTIME_STARTING || supervisor->state == RUNTIME_READY));
 }
 
 bool supervisor_instance(const struct supervisor *supervisor, struct runtime_instance *instance)
@@ -359,9 +362,13 @@ static void write_note(const struct supervisor *supervisor)
 	json_set_text(&arena, note, "start", supervisor->ticks);
 	json_set_text(&arena, note, "boot", boot);
 	json_set_text(&arena, note, "identity", text);
+	if (supervisor->config->container != NULL && strlen(supervisor->config->container) <= SUPERVISOR_ENGINE_LEN_MAX && strlen(supervisor->config->argv[0]) <= SUPERVISOR_ENGINE_LEN_MAX) {
+		json_set_text(&arena, note, "engine", supervisor->config->argv[0]);
+		json_set_text(&arena, note, "container", supervisor->config->container);
+	}
 	if (kernels_of(supervisor) != NULL)
 		json_set(&arena, note, "kernels", json_copy(&arena, kernels_of(supervisor)));
-	static_assert(KERNELS_NAMES * KERNELS_TEXTS_MAX * (2 * KERNELS_TEXT_LEN_MAX + 3) + 512 <= SUPERVISOR_FILE_MAX, "each byte of them may be escaped");
+	static_assert(KERNELS_NAMES * KERNELS_TEXTS_MAX * (2 * KERNELS_TEXT_LEN_MAX + 3) + 2 * 6 * SUPERVISOR_ENGINE_LEN_MAX + 512 <= SUPERVISOR_FILE_MAX, "each byte of them may be escaped");
 	bytes = json_print_arena(note, &arena);
 	/* Beside the old one, which stands until it is whole: a daemon that is killed in between leaves no process that nobody knows. */
 	path = arena_printf(&arena, "%s.new", supervisor->note_path);
@@ -376,7 +383,8 @@ static void write_note(const struct supervisor *supervisor)
 
 enum left_over { LEFT_NOTHING, LEFT_OURS, LEFT_OTHER };
 
-/* What an earlier daemon started, and is still there. */
+/* What an earlier daemon started, and is still there. Of a container that is not ours the engine is asked to stop it, also where the engine's client is gone: it
+ * may be there still, and nobody else would end it. */
 static enum left_over find_left_over(struct supervisor *supervisor, pid_t *pid, char *ticks, size_t size)
 {
 	enum left_over found = LEFT_NOTHING;
@@ -385,6 +393,7 @@ static enum left_over find_left_over(struct supervisor *supervisor, pid_t *pid, 
 	struct digest identity;
 	struct json *note;
 	const char *start, *booted;
+	bool is_of_boot;
 
 	if (!read_text(supervisor->note_path, text, sizeof(text)))
 		return LEFT_NOTHING;
@@ -394,7 +403,8 @@ static enum left_over find_left_over(struct supervisor *supervisor, pid_t *pid, 
 	booted = json_get_text(note, "boot");
 	read_text("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
 	*pid = (pid_t)json_get_number(note, "pid", 0);
-	if (start != NULL && booted != NULL && strcmp(booted, boot) == 0 && strlen(start) < size && is_alive(*pid, start)) {
+	is_of_boot = start != NULL && booted != NULL && strcmp(booted, boot) == 0;
+	if (is_of_boot && strlen(start) < size && is_alive(*pid, start)) {
 		snprintf(ticks, size, "%s", start);
 		found = supervisor->config->keep && json_get_text(note, "identity") != NULL && digest_parse(json_get_text(note, "identity"), &identity) &&
 					digest_equal(&identity, &supervisor->identity) ?
@@ -403,6 +413,8 @@ static enum left_over find_left_over(struct supervisor *supervisor, pid_t *pid, 
 		if (found == LEFT_OURS && json_count(json_get(note, "kernels")) > 0)
 			add_field(&supervisor->launched_arena, json_get(supervisor->launched, "C"), "kernels", json_copy(&supervisor->launched_arena, json_get(note, "kernels")), "log", "its log");
 	}
+	if (is_of_boot && found != LEFT_OURS && json_get_text(note, "engine") != NULL && json_get_text(note, "container") != NULL)
+		stop_container(supervisor, json_get_text(note, "engine"), json_get_text(note, "container"));
 	arena_close(&arena);
 	return found;
 }
@@ -433,7 +445,7 @@ static void forget_process(struct supervisor *supervisor)
 	if (supervisor->pid != 0)
 		unlink(supervisor->note_path);
 	supervisor->pid = 0;
-	supervisor->adopted = false;
+	supervisor->adopted = supervisor->engine_asked = false;
 	runtime_is_gone(supervisor->runtime);
 }
 
@@ -593,11 +605,61 @@ static void on_exited(void *arg, int status, int signal_number, unsigned left)
 	close_if_over(supervisor);
 }
 
-/* What is nobody's child here is gone; of what came of it that is known which is in its process group. */
+/* By the launcher, which does what a daemon must not: this one's confinement is not for other programs. False: nobody is asked. */
+static bool stop_container(struct supervisor *supervisor, const char *engine, const char *name)
+{
+	const struct launch_config *config = supervisor->config;
+	char seconds[24];
+	const char *stop[] = {engine, "stop", "-t", seconds, name, NULL};
+	struct launch order = {.env = config->env, .folder = config->folder, .grace_ms = config->grace_ms, .stop = stop};
+	struct error error;
+
+	if (supervisor->engine_stops || supervisor->launcher_lost)
+		return supervisor->engine_stops;
+	snprintf(seconds, sizeof(seconds), "%lld", (long long)((config->grace_ms + 999) / 1000));
+	if (launcher_end(supervisor->launcher, &order, &error) != 0) {
+		log_warn(LOG_ACTIVITY, "runtime=%s container %s is not stopped by its engine: %s", supervisor->runtime->config.name, name, error.message);
+		return false;
+	}
+	supervisor->engine_stops = true;
+	return true;
+}
+
+/* True: it is at it, and end_adopted() comes once more. */
+static bool stop_own_container(struct supervisor *supervisor)
+{
+	if (supervisor->config->container == NULL || supervisor->engine_asked)
+		return supervisor->engine_stops;
+	supervisor->engine_asked = true;
+	return stop_container(supervisor, supervisor->config->argv[0], supervisor->config->container);
+}
+
+/* What is nobody's child here is gone; of what came of it that is known which is in its process group. A container may be there still: its engine ends it. */
 static void end_adopted(struct supervisor *supervisor)
 {
 	kill(-supervisor->pid, SIGKILL);
+	if (stop_own_container(supervisor)) {
+		if (supervisor->state == RUNTIME_READY) { /* meanwhile nobody is to ask it */
+			runtime_admit(supervisor->runtime, RUNTIME_HOLDS, FAILURE_NONE, NULL);
+			runtime_lose(supervisor->runtime, FAILURE_UNREACHABLE, "it ended by itself");
+		}
+		return;
+	}
 	on_exited(supervisor, 0, 0, 0);
+}
+
+/* What the launcher tells: the end of what it started, or of a command that stops a container which it has not started. */
+static void on_launcher_done(void *arg, int status, int signal_number, unsigned left)
+{
+	struct supervisor *supervisor = arg;
+
+	if (!supervisor->engine_stops) {
+		on_exited(supervisor, status, signal_number, left);
+		return;
+	}
+	supervisor->engine_stops = false;
+	if (supervisor->adopted && supervisor->pid != 0 && !is_alive(supervisor->pid, supervisor->ticks))
+		end_adopted(supervisor);
 }
 
 /* It has a process: end it. The queue is held, and what is in flight is lost. */
@@ -620,7 +682,7 @@ static void begin_stop(struct supervisor *supervisor, enum stop_why why, enum fa
 	}
 	if (supervisor->adopted) {
 		kill(-supervisor->pid, SIGTERM);
-		deadline_start(supervisor->within, supervisor->config->grace_ms);
+		deadline_start(supervisor->within, supervisor->config->grace_ms + (stop_own_container(supervisor) ? LAUNCHER_CONTAINER_MS : 0));
 		deadline_start(supervisor->step, SUPERVISOR_ALIVE_MS);
 	} else if (!supervisor->launching) {
 		launcher_stop(supervisor->launcher);
@@ -812,6 +874,10 @@ static void has_process(struct supervisor *supervisor, pid_t pid, const char *ti
 /* What an earlier daemon left behind goes first. */
 static void await_predecessor(struct supervisor *supervisor)
 {
+	if (supervisor->predecessor == 0 && supervisor->engine_stops) { /* nothing can be started meanwhile, and its name is taken */
+		deadline_start(supervisor->step, SUPERVISOR_ALIVE_MS);
+		return;
+	}
 	if (supervisor->predecessor != 0 && is_alive(supervisor->predecessor, supervisor->predecessor_ticks)) {
 		if (now_us(supervisor->activities) > supervisor->predecessor_until_us && !supervisor->predecessor_killed) {
 			kill(-supervisor->predecessor, SIGKILL);
@@ -823,6 +889,10 @@ static void await_predecessor(struct supervisor *supervisor)
 	if (supervisor->predecessor != 0)
 		kill(-supervisor->predecessor, SIGKILL); /* who has outlived it */
 	supervisor->predecessor = 0;
+	if (supervisor->engine_stops) {
+		deadline_start(supervisor->step, SUPERVISOR_ALIVE_MS);
+		return;
+	}
 	ask(supervisor); /* does somebody else answer there? */
 }
 
@@ -851,7 +921,7 @@ static void take_over(struct supervisor *supervisor)
 		log_info(LOG_ACTIVITY, "runtime=%s process %d is left from an earlier daemon and has to end first", supervisor->runtime->config.name, (int)pid);
 		supervisor->predecessor = pid;
 		snprintf(supervisor->predecessor_ticks, sizeof(supervisor->predecessor_ticks), "%s", ticks);
-		supervisor->predecessor_until_us = now_us(supervisor->activities) + (uint64_t)(supervisor->config->grace_ms + SUPERVISOR_PREDECESSOR_MS) * US_PER_MS;
+		supervisor->predecessor_until_us = now_us(supervisor->activities) + (uint64_t)(supervisor->config->grace_ms + SUPERVISOR_PREDECESSOR_MS + (supervisor->engine_stops ? LAUNCHER_CONTAINER_MS : 0)) * US_PER_MS;
 		supervisor->predecessor_killed = false;
 		kill(-pid, SIGTERM);
 		break;
@@ -927,12 +997,12 @@ static void on_step_due(struct deadline *deadline)
 	} else if (supervisor->asking) { /* it took SUPERVISOR_ASK_MS */
 		stop_asking(supervisor);
 		on_no_answer(supervisor, "no answer");
-	} else if (supervisor->predecessor != 0) {
+	} else if (supervisor->predecessor != 0 || (supervisor->state == RUNTIME_STARTING && supervisor->pid == 0 && !supervisor->launching)) {
 		await_predecessor(supervisor);
 	} else if (supervisor->state == RUNTIME_STARTING && supervisor->pid != 0) {
 		ask(supervisor);
 	} else if (supervisor->state == RUNTIME_STOPPING && supervisor->adopted) {
-		if (is_alive(supervisor->pid, supervisor->ticks))
+		if (is_alive(supervisor->pid, supervisor->ticks) || supervisor->engine_stops)
 			deadline_start(deadline, SUPERVISOR_ALIVE_MS);
 		else
 			end_adopted(supervisor);
@@ -999,6 +1069,7 @@ static void on_lost(void *arg)
 	bool was_launching = supervisor->launching;
 
 	supervisor->launcher_lost = true;
+	supervisor->engine_stops = false;
 	if (supervisor->ending && supervisor->closed)
 		return;
 	log_error(LOG_ACTIVITY, "runtime=%s its reprise-launcher is gone: the daemon has to be started anew before it can launch this runtime again", supervisor->runtime->config.name);
@@ -1182,7 +1253,7 @@ static void close_if_over(struct supervisor *supervisor)
 
 static struct supervisor *supervisor_new(struct runtime *runtime, const char *spool)
 {
-	static const struct launcher_events events = {.on_started = on_started, .on_failed = on_failed, .on_exited = on_exited, .on_lost = on_lost};
+	static const struct launcher_events events = {.on_started = on_started, .on_failed = on_failed, .on_exited = on_launcher_done, .on_lost = on_lost};
 	static const struct watchdog_events watchdog_events = {.on_tripped = on_tripped, .on_rests = on_watchdog_rests};
 	struct supervisor *supervisor = memory_zero(sizeof(*supervisor));
 	struct activities *activities = runtime->activities;

@@ -273,6 +273,54 @@ await test('onDaemonExit: keep: it goes on, is adopted by the next daemon, and s
 	await daemon.stop();
 });
 
+await test('a container that goes on from an earlier daemon is stopped by its engine: adopted, of another configuration, and when its client is gone', async () => {
+	const r = await Launched.make({}), engine = join(r.folder, 'engine'), inside = () => Number(readFileSync(join(r.folder, 'inside'), 'utf8'));
+	const asked = () => lines(join(r.folder, 'asked'));
+	// The client hands no signal on, and what runs inside is not its child: only the engine can end it.
+	writeFileSync(engine, `#!/bin/sh
+if [ "$1" = stop ]; then echo "$@" >>'${r.folder}/asked'; kill -TERM "$(cat '${r.folder}/inside')"; exit; fi
+trap '' TERM
+(trap - TERM; exec setsid '${r.program}' ${r.port} '${r.folder}') &
+echo $! >'${r.folder}/inside'
+while kill -0 $! 2>/dev/null; do sleep 0.05; done
+exit 3
+`, { mode: 0o755 });
+	Object.assign(r.configuration.launch, { argv: [engine, 'run', '--name', 'box'], container: 'box', stop: { grace: '20s' }, onDaemonExit: 'keep' });
+	const daemon = await daemonOf('kept-container', { r });
+	const first = await becomes(daemon, 'ready'), box = inside();
+	await daemon.kill();
+	await daemon.start();
+	equal([(await becomes(daemon, 'ready')).pid, (await state(daemon)).adopted], [first.pid, true], 'adopted');
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	equal(asked(), ['stop -t 20 box'], 'what the engine was asked');
+	check(!alive(first.pid) && !alive(box), 'nothing is left of it');
+	// Adopted, and then the client alone is killed: what runs inside is ended before another one is started.
+	equal(daemon.cli('runtime', 'start', 'r', '--wait').code, 0, 'start');
+	await daemon.kill();
+	await daemon.start();
+	const adopted = await becomes(daemon, 'ready'), orphan = inside();
+	process.kill(adopted.pid, 'SIGKILL');
+	const next = await until('another one is ready', async () => { const now = await state(daemon); return now.state === 'ready' && now.pid !== adopted.pid && now; }, 30_000);
+	check(!alive(orphan) && alive(inside()), 'the container of before is gone');
+	equal(asked().length, 2, 'the engine was asked once more');
+	// The same while no daemon is there; and one of another configuration, which has to end first.
+	const third = inside();
+	await daemon.stop();
+	process.kill(next.pid, 'SIGKILL');
+	await daemon.start();
+	const fourth = await becomes(daemon, 'ready'), kept = inside();
+	check(!alive(third) && asked().length === 3, 'its note names it');
+	await daemon.stop();
+	r.configuration.launch.env = { COLOUR: 'red' };
+	daemon.configure({ runtimes: { r: r.configuration } });
+	await daemon.start();
+	check((await becomes(daemon, 'ready')).pid !== fourth.pid && !alive(fourth.pid) && !alive(kept), 'another configuration: another container');
+	equal(asked().length, 4, 'by its engine');
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	check(!alive(inside()), 'nothing is left');
+	await daemon.stop();
+});
+
 await test('a start that is refused forgets no runtime that goes on from an earlier daemon', async () => {
 	const r = await Launched.make({}, { onDaemonExit: 'keep' });
 	const daemon = await daemonOf('kept-refused', { r });

@@ -287,6 +287,41 @@ START_TEST(keeps_nothing_that_is_not_known)
 }
 END_TEST
 
+/* A command that ends what another launcher has started: its end is told, also when it has to be ended itself; nothing else may run meanwhile. */
+START_TEST(what_others_started_is_ended_by_its_engine)
+{
+	static const char *const env[] = {"PATH=/usr/bin:/bin", NULL}, *const none[] = {"/nowhere/engine", "stop", NULL};
+	struct fixture f;
+	char script[200];
+	const char *stop[] = {"sh", "-c", script, NULL};
+	struct launch launch = {.env = env, .grace_ms = 60000, .stop = stop};
+	struct error error;
+
+	open_fixture(&f);
+	snprintf(script, sizeof(script), "echo asked >%s", f.path);
+	ck_assert_int_eq(launcher_end(f.launcher, &launch, &error), 0);
+	wait_for(&f, &f.exited, 1);
+	ck_assert_str_eq(read_log(&f), "asked\n");
+	ck_assert_uint_eq(f.left, 0);
+	launch.stop = none;
+	ck_assert_int_eq(launcher_end(f.launcher, &launch, &error), 0);
+	wait_for(&f, &f.exited, 2);
+	launch.stop = stop;
+	snprintf(script, sizeof(script), "echo $$ >%s; while :; do sleep 1; done", f.path);
+	ck_assert_int_eq(launcher_end(f.launcher, &launch, &error), 0);
+	ck_assert_int_eq(try_start(&f, "true", 1000, NULL), 0);
+	wait_for(&f, &f.failed, 1);
+	ck_assert_str_eq(f.why, "something runs already");
+	launcher_kill(f.launcher);
+	wait_for(&f, &f.exited, 3);
+	ck_assert_uint_eq(f.left, 0);
+	start(&f, "exit 4", 1000);
+	wait_for(&f, &f.exited, 4);
+	ck_assert_int_eq(f.status, 4);
+	close_fixture(&f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("launcher");
@@ -300,6 +335,7 @@ int main(void)
 	tcase_add_test(all, stops_all);
 	tcase_add_test(all, refusals);
 	tcase_add_test(all, ends_with_the_daemon);
+	tcase_add_test(all, what_others_started_is_ended_by_its_engine);
 	tcase_add_test(all, keeps_nothing_that_is_not_known);
 	suite_add_tcase(suite, all);
 	runner = srunner_create(suite);
