@@ -30,6 +30,8 @@ struct answer {
 	bool loaded; /* the model was loaded for this request: what is known of it has to be asked anew */
 	bool ended; /* the stream's end marker came */
 	unsigned left_out; /* WITHOUT_… that this runtime wants */
+	enum { TAGS_UNSEEN, TAGS_INSIDE, TAGS_OVER } tags; /* openai: where the text is, that may begin with <think>…</think> */
+	unsigned tag_len; /* bytes of such a tag that came, and may still be none */
 	enum failure_class failure;
 	char detail[ACTIVITY_DETAIL_MAX];
 };

@@ -29,6 +29,81 @@ static struct json *make_request(struct arena *arena, const struct inference_req
 	return body;
 }
 
+/* ---- Reasoning within the text: transformers, and servers that were told of no parser, have no other place for it ---- */
+
+static const char tag_open[] = "<think>", tag_close[] = "</think>";
+
+static void end_tag(struct answer *answer, struct buffer *out, const char *tag)
+{
+	buffer_add(out, tag, answer->tag_len);
+	answer->tag_len = 0;
+}
+
+/* Byte by byte, since a tag may come in pieces; what may still become one is held back. Only what stands before all text is reasoning. */
+static void split(struct answer *answer, uint8_t c)
+{
+	bool inside = answer->tags == TAGS_INSIDE;
+	const char *tag = inside ? tag_close : tag_open;
+	struct buffer *out = inside ? &answer->reasoning : &answer->text;
+
+	if (answer->tags != TAGS_OVER && answer->tag_len > 0 && c != tag[answer->tag_len]) {
+		end_tag(answer, out, tag); /* c may begin another one: its first byte stands nowhere else in it */
+		if (!inside)
+			answer->tags = TAGS_OVER;
+	}
+	if (answer->tags == TAGS_OVER) {
+		buffer_add_char(out, (char)c);
+		return;
+	}
+	if (c == tag[answer->tag_len]) {
+		if (tag[++answer->tag_len] == '\0') {
+			answer->tag_len = 0;
+			answer->tags = inside ? TAGS_OVER : TAGS_INSIDE;
+		}
+		return;
+	}
+	buffer_add_char(out, (char)c);
+	if (!inside && c != ' ' && c != '\t' && c != '\r' && c != '\n')
+		answer->tags = TAGS_OVER;
+}
+
+/* Of what was added to the text behind `from`. */
+static bool split_reasoning(struct answer *answer, size_t from)
+{
+	struct bytes all = buffer_bytes(&answer->text);
+	struct arena scratch;
+
+	if (answer->tags != TAGS_OVER && all.len > from) {
+		arena_init(&scratch);
+		struct bytes piece = arena_bytes(&scratch, (struct bytes){all.data + from, all.len - from});
+		answer->text.len = from;
+		answer->text.data[from] = '\0';
+		for (size_t i = 0; i < piece.len; i++)
+			split(answer, piece.data[i]);
+		arena_close(&scratch);
+	}
+	if (answer->finish_reason != NULL && answer->tag_len > 0) { /* it was none */
+		end_tag(answer, answer->tags == TAGS_INSIDE ? &answer->reasoning : &answer->text, answer->tags == TAGS_INSIDE ? tag_close : tag_open);
+		if (answer->tags == TAGS_UNSEEN)
+			answer->tags = TAGS_OVER;
+	}
+	return answer_check_size(answer);
+}
+
+static bool read_event(struct answer *answer, const char *name, struct bytes data, bool *token)
+{
+	size_t from = answer->text.len;
+
+	return chat_read_event(answer, name, data, token) && split_reasoning(answer, from);
+}
+
+static bool read_whole(struct answer *answer, struct bytes body)
+{
+	return chat_read_whole(answer, body) && split_reasoning(answer, 0);
+}
+
+/* ---- Errors ---- */
+
 /* transformers names what it does not take: `Unsupported fields in the request: {'response_format'}` or `Unexpected keys in the
  * request: {…}`. It is asked again without our own extras; a sampling field is the author's, and named to him. */
 static void read_failure(struct answer *answer, int status, struct bytes body)
@@ -94,8 +169,8 @@ const struct runtime_adapter openai_adapter = {
 	.bypass = {.why_not = "has no field or path that every server of its kind knows to get past a cache; name the server's own kind"},
 	.sampling = sampling,
 	.make_request = make_request,
-	.read_event = chat_read_event,
-	.read_whole = chat_read_whole,
+	.read_event = read_event,
+	.read_whole = read_whole,
 	.read_failure = read_failure,
 	.is_model = is_model,
 };

@@ -300,6 +300,18 @@ await test('sampling fields that are taken no notice of are found by a probe, an
 	fake.close();
 });
 
+await test('transformers: reasoning between tags is none of the text, in a stream as in one piece', async () => {
+	const sim = await startSimulator('--kind', 'transformers');
+	const daemon = await new Daemon('runtimes-thoughts', { runtimes: runtimeOf({ kind: 'openai' }, sim.url) }).start();
+	for (const ignoreStream of [false, true]) {
+		await sim.script({ answer: { mode: 'fixed', answers: [{ text: facts, reasoning: 'Which facts are there? <b>One</b> is.' }] }, cadence: { tokensPerChunk: 1 }, options: { ignoreStream } });
+		const result = await extract(daemon);
+		equal([result.sections[0].outcome, result.facts.length], ['facts', 1], `ignoreStream ${ignoreStream}`);
+	}
+	await daemon.stop();
+	await sim.stop();
+});
+
 await test('transformers: it is asked again without what it refuses of our own, in the same attempt; an author\'s field is named to him', async () => {
 	const fake = await startFake({ refuses: ['response_format', 'stream_options', 'presence_penalty'], done: false });
 	const daemon = await new Daemon('runtimes-transformers', { runtimes: runtimeOf({ kind: 'openai' }, fake.url) }).start();

@@ -204,6 +204,59 @@ START_TEST(streams_are_read)
 }
 END_TEST
 
+static const struct {
+	const char *content, *text, *reasoning;
+} thoughts[] = {
+	{"<think>Hm</think>{}", "{}", "Hm"},
+	{"\n <think>Hm\n</think>\n\n{}", "\n \n\n{}", "Hm\n"},
+	{"<think></think>{}", "{}", ""},
+	{"<think>a</b></thin</</think>{\"a\":\"</think>\"}", "{\"a\":\"</think>\"}", "a</b></thin</"},
+	{"<think>cut off", "", "cut off"},
+	{"<think>cut off</thi", "", "cut off</thi"},
+	{"{} <think>no</think>", "{} <think>no</think>", ""},
+	{"<thin <think>no", "<thin <think>no", ""},
+	{"<<think>no", "<<think>no", ""},
+	{"<thi", "<thi", ""},
+	{"<", "<", ""},
+	{"", "", ""},
+};
+
+/* Reasoning that stands between tags before the text is none of the text, however it is cut into pieces; within the text such tags are text. Other kinds have
+ * members for it. */
+START_TEST(thoughts_are_no_text)
+{
+	const char *content = thoughts[_i].content;
+	struct answer answer;
+	bool token;
+
+	for (size_t step = 1; step <= strlen(content) + 1; step++) {
+		answer_init(&answer);
+		for (size_t at = 0; at < strlen(content); at += step) {
+			struct json *chunk = parse("{\"choices\":[{\"index\":0,\"delta\":{}}]}");
+
+			json_set(&arena, json_get(json_at(json_get(chunk, "choices"), 0), "delta"), "content",
+				 json_text_len(&arena, content + at, strlen(content) - at < step ? strlen(content) - at : step));
+			ck_assert(openai_adapter.read_event(&answer, "", json_print_arena(chunk, &arena), &token));
+			ck_assert(token);
+		}
+		ck_assert(openai_adapter.read_event(&answer, "", bytes_text(STOP), &token));
+		ck_assert_str_eq(buffer_text(&answer.text), thoughts[_i].text);
+		ck_assert_uint_eq(answer.text.len, strlen(thoughts[_i].text));
+		ck_assert_str_eq(buffer_text(&answer.reasoning), thoughts[_i].reasoning);
+		answer_close(&answer);
+	}
+	for (size_t other = 0; other < 2; other++) {
+		struct json *whole = parse("{\"choices\":[{\"index\":0,\"message\":{},\"finish_reason\":\"stop\"}]}");
+
+		json_set_text(&arena, json_get(json_at(json_get(whole, "choices"), 0), "message"), "content", content);
+		answer_init(&answer);
+		ck_assert((other == 0 ? openai_adapter : vllm_adapter).read_whole(&answer, json_print_arena(whole, &arena)));
+		ck_assert_str_eq(buffer_text(&answer.text), other == 0 ? thoughts[_i].text : content);
+		answer_close(&answer);
+	}
+}
+END_TEST
+
 /* A peer may tell of itself as much as it likes: of names, of timings and of what was in force as much is kept as has room, and what was left out is told. */
 START_TEST(what_is_told_is_bounded)
 {
@@ -917,6 +970,7 @@ int main(void)
 	tcase_add_test(tests, requests_go_without);
 	tcase_add_test(tests, sampling_is_refused_by_name);
 	tcase_add_loop_test(tests, streams_are_read, 0, COUNT_OF(streams));
+	tcase_add_loop_test(tests, thoughts_are_no_text, 0, COUNT_OF(thoughts));
 	tcase_add_test(tests, what_is_told_is_bounded);
 	tcase_add_test(tests, effective_sampling_is_read);
 	tcase_add_test(tests, an_answer_has_a_message);
