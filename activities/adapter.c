@@ -367,6 +367,10 @@ static bool means_no_model(const struct peer_error *error)
 
 	if (is_text(error->code, "model_not_found") || is_text(error->type, "model_not_found") || mentions(message, "No models loaded"))
 		return true;
+	/* llama.cpp's router: not in its list, or not loaded where it may not load it. */
+	if (is_text(error->type, "invalid_request_error") && message != NULL &&
+	    (is_text(message, "model is not loaded") || (strncmp(message, "model '", 7) == 0 && strstr(message, "' not found") != NULL)))
+		return true;
 	return error->status == 404 && (is_text(error->param, "model") || (mentions(message, "model") && (mentions(message, "not found") ||
 													    mentions(message, "does not exist"))));
 }

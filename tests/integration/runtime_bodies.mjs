@@ -65,7 +65,18 @@ const sglangError = (message, type, code) => ({ object: 'error', message, type, 
 const openaiError = (message, param = null, code = null) => ({ error: { message, type: 'invalid_request_error', param, code } });
 const lmFinish = (reason, stop) => stream(chunk({ content: FACTS }), { ...chunk({}, reason), stats: { tokens_per_second: 1, stop_reason: stop } }, DONE);
 
-// paths: what the kind's probes ask, and what they get. Further fields of a row: how many attempts there are of at most three.
+const llamaError = (message, type, code, more = {}) => ({ error: { code, message, type, ...more } });
+const timings = { cache_n: 3, prompt_n: 6, prompt_ms: 30.9, prompt_per_token_ms: 5.1, prompt_per_second: 194.2, predicted_n: 2, predicted_ms: 40.1, predicted_per_token_ms: 20, predicted_per_second: 49.8 };
+const llamaUsage = { completion_tokens: 2, prompt_tokens: 9, total_tokens: 11, prompt_tokens_details: { cached_tokens: 3 } };
+
+// Ollama's own API: lines, of which the last one is done.
+const lines = (...list) => ({ status: 200, body: list.map(item => `${JSON.stringify(item)}\n`).join(''), headers: { 'Content-Type': 'application/x-ndjson' } });
+const said = (content, more = {}) => ({ model: MODEL, created_at: '2026-01-01T00:00:00Z', message: { role: 'assistant', content, ...more }, done: false });
+const done = (more = {}) => ({ ...said(''), done: true, done_reason: 'stop', total_duration: 5, load_duration: 1, prompt_eval_count: 9, prompt_eval_duration: 1, eval_count: 3, eval_duration: 1, ...more });
+const ollamaModel = { name: `${MODEL}:latest`, model: `${MODEL}:latest`, size: 9, digest: 'ab', details: { format: 'gguf', family: 'llama', parameter_size: '7M', quantization_level: 'Q8_0' } };
+
+// paths: what the kind's probes ask, and what they get. chat, good: where it is asked, and with what success looks like, if not as OpenAI has it; such a kind
+// has no rows of the baseline. differs: the baseline's outcomes that are others. Further fields of a row: how many attempts there are of at most three.
 const kinds = [
 	{
 		kind: 'vllm',
@@ -142,15 +153,108 @@ const kinds = [
 			['the model goes away', json(400, { error: 'Model is unloaded.' }), 'runtime-error', /unloaded/],
 		],
 	},
+	{
+		kind: 'llamacpp',
+		paths: {
+			'GET /health': json(200, { status: 'ok' }), 'GET /v1/models': json(200, { object: 'list', data: [{ id: MODEL, owned_by: 'llamacpp', created: 1, meta: null }] }), 'GET /lora-adapters': json(200, []),
+			'GET /props': json(200, { default_generation_settings: { n_ctx: 4096, params: { temperature: 0.8 } }, total_slots: 1, model_path: '/m.gguf', chat_template: 't', build_info: 'b6123-1a2b3c4' }),
+		},
+		unready: { 'GET /health': json(503, llamaError('Loading model', 'unavailable_error', 503)) },
+		rows: [
+			['the fingerprint on each chunk, an empty one with the end, timings with usage', stream(chunk({ role: 'assistant', content: null }, null, { system_fingerprint: 'b6123-1a2b3c4' }), chunk({ reasoning_content: 'Look' }),
+				chunk({ content: FACTS }, null, { system_fingerprint: 'b6123-1a2b3c4' }), chunk({}, 'stop'), { ...usage(), usage: llamaUsage, timings }, DONE), 'facts', /"cache_n":3/],
+			['timings with the end where no usage was asked for', stream(chunk({ content: FACTS }), { ...chunk({}, 'stop'), timings }, DONE), 'facts'],
+			['a whole answer with all its members', whole({ content: FACTS, reasoning_content: 'Look' }, 'stop', { created: 1, system_fingerprint: 'b6123-1a2b3c4', usage: llamaUsage, timings: { ...timings, draft_n: 4, draft_n_accepted: 2 } }), 'facts'],
+			['pings between', { ...good, body: `:\n\n${good.body.replaceAll('\n\n', '\n\n:\n\n')}` }, 'facts'],
+			['a verbose one that says what was in force', whole({ content: FACTS }, 'stop', { __verbose: { prompt: 'p', generation_settings: { temperature: 0.5, seed: 7 }, truncated: false } }), 'facts'],
+			['a verbose one that says that it cut the prompt', whole({ content: FACTS }, 'stop', { __verbose: { truncated: true } }), 'truncated', /cut the prompt/],
+			['prompt and answer that the context cannot have held', stream(chunk({ content: FACTS }), chunk({}, 'stop'), { ...usage(), usage: { prompt_tokens: 4090, completion_tokens: 22, total_tokens: 4112 } }, DONE), 'truncated', /something was cut/],
+			['a bad request', json(400, llamaError("'messages' is required", 'invalid_request_error', 400)), 'refused', /messages/, 1],
+			['a context that is too short', json(400, llamaError('request (5945 tokens) exceeds the available context size (4096 tokens), try increasing it', 'exceed_context_size_error', 400, { n_prompt_tokens: 5945, n_ctx: 4096 })), 'refused', /send smaller sections/, 1],
+			['the same in a stream', stream(llamaError('request (5945 tokens) exceeds the available context size (4096 tokens), try increasing it', 'exceed_context_size_error', 400)), 'refused', /send smaller sections/, 1],
+			['a schema that it makes no grammar of, whatever is left of it', json(400, llamaError('"json_schema": JSON schema conversion failed: Unrecognized schema', 'invalid_request_error', 400)), 'refused', /json_schema/],
+			['no key', json(401, llamaError('Invalid API Key', 'authentication_error', 401)), 'refused', /apiKey/, 1],
+			['not allowed', json(403, llamaError('no', 'permission_error', 403)), 'refused', /apiKey/, 1],
+			['no such path', json(404, llamaError('File Not Found', 'not_found_error', 404)), 'refused', /File Not Found/, 1],
+			['the router has no such model', json(400, llamaError("model 'm' not found", 'invalid_request_error', 400)), 'wrong-model', /not found/, 1],
+			['… in newer ones', json(404, llamaError("model 'm' not found", 'not_found_error', 404)), 'wrong-model', /not found/, 1],
+			['the router may not load it', json(400, llamaError('model is not loaded', 'invalid_request_error', 400)), 'wrong-model', /not loaded/, 1],
+			['the router\'s load fails', json(500, llamaError('model name=m failed to load', 'server_error', 500)), 'runtime-error', /failed to load/, 2],
+			['an error of its own is tried once more', json(500, llamaError('boom', 'server_error', 500)), 'runtime-error', /boom/, 2],
+			['a device without memory', json(500, llamaError('failed to allocate CUDA0 buffer', 'server_error', 500)), 'out-of-memory', /allocate/, 3],
+			['what it does not support', json(501, llamaError('This server does not support it', 'not_supported_error', 501)), 'refused', /does not support/, 1],
+			['it loads', json(503, llamaError('Loading model', 'unavailable_error', 503)), 'unreachable', /Loading model/, 3],
+			['an error in a stream', stream(chunk({ content: half }), llamaError('boom', 'server_error', 500)), 'runtime-error', /boom/],
+			['an unknown error in a stream that says that it loads', stream(llamaError('Loading model', 'unavailable_error', 503)), 'unreachable', /Loading model/],
+		],
+	},
+	{
+		kind: 'ollama', chat: 'POST /api/chat', good: lines(said(FACTS), done()),
+		paths: {
+			'GET /api/version': json(200, { version: '0.33.0' }), 'GET /api/tags': json(200, { models: [ollamaModel] }), 'GET /api/ps': json(200, { models: [{ ...ollamaModel, size_vram: 9, context_length: 4096 }] }),
+			'POST /api/show': json(200, { modelfile: 'FROM /b/sha256-77', template: 't', parameters: 'temperature 0.8', details: ollamaModel.details }),
+		},
+		unready: { 'GET /api/version': json(503, { error: 'starting' }) },
+		rows: [
+			['lines, with its thinking', lines(said('', { thinking: 'Look' }), said(half), said(FACTS.slice(20)), done()), 'facts', /Look/],
+			['an answer in one piece', json(200, { ...done(), message: { role: 'assistant', content: FACTS, thinking: 'Look' } }), 'facts', /Look/],
+			['zeros left out', lines(said(FACTS), { model: MODEL, created_at: '2026-01-01T00:00:00Z', message: { role: 'assistant', content: '' }, done: true, done_reason: 'stop' }), 'facts'],
+			['the last line without its end', { ...lines(said(FACTS)), body: `${lines(said(FACTS), done()).body.trimEnd()}` }, 'facts'],
+			['lines that end with \\r\\n', { ...lines(), body: lines(said(FACTS), done()).body.replaceAll('\n', '\r\n') }, 'facts'],
+			['the name with its tag', lines({ ...said(FACTS), model: `${MODEL}:latest` }, { ...done(), model: `${MODEL}:latest` }), 'facts'],
+			['another tag', lines({ ...said(FACTS), model: `${MODEL}:7b` }, { ...done(), model: `${MODEL}:7b` }), 'wrong-model', /m:7b answered/],
+			['another model', lines({ ...said(FACTS), model: 'n' }, { ...done(), model: 'n' }), 'wrong-model', /n answered/],
+			['another machine computed it', lines({ ...said(FACTS), remote_model: 'big', remote_host: 'https://c' }, { ...done(), remote_model: 'big', remote_host: 'https://c' }), 'wrong-model', /https:\/\/c computed/],
+			['length', lines(said(half), done({ done_reason: 'length' })), 'truncated', /maxTokens/],
+			['length, all of it spent on thinking', lines(said('', { thinking: 'Look' }), done({ done_reason: 'length' })), 'truncated', /maxTokens/],
+			['it did nothing but load', lines(done({ done_reason: 'load' })), 'runtime-error', /load the model/],
+			['it did nothing but unload', lines(done({ done_reason: 'unload' })), 'runtime-error', /unload the model/],
+			['no last line', lines(said(FACTS)), 'truncated', /without a finish reason and without its end marker/],
+			['a last line without its reason', lines(said(FACTS), done({ done_reason: undefined })), 'truncated', /without a finish reason/],
+			['a line that is cut', { ...lines(), body: lines(said(half)).body + '{"model":"m","mess' }, 'runtime-error', /not JSON as agreed/],
+			['prompt and answer that the context cannot have held', lines(said(FACTS), done({ prompt_eval_count: 4090, eval_count: 9 })), 'truncated', /something was cut/],
+			['an error in the place of a line', lines(said(half), { error: 'an error was encountered while running the model: boom' }), 'runtime-error', /boom/],
+			['a wrong type', json(400, { error: 'option "seed" must be of type integer' }), 'refused', /seed/, 1],
+			['a bad format', json(400, { error: 'invalid format: expected "json" or a valid JSON schema object' }), 'refused', /format/],
+			['a context that is too short', json(400, { error: 'the input length exceeds the context length' }), 'refused', /send smaller sections/, 1],
+			['the model is not there', json(404, { error: "model 'm' not found" }), 'wrong-model', /not found/, 1],
+			['nor can it be pulled', json(404, { error: 'model "m" not found, try pulling it first' }), 'wrong-model', /pulling/, 1],
+			['no such path', json(404, '404 page not found'), 'refused', /404 page not found/, 1],
+			['it was called off there', json(499, { error: 'request canceled' }), 'runtime-error', /499/],
+			['an error of its own is tried once more', json(500, { error: 'llama runner process has terminated: exit status 2' }), 'runtime-error', /terminated/, 2],
+			['too little memory', json(500, { error: 'model requires more system memory (9.0 GiB) than is available (3.2 GiB)' }), 'out-of-memory', /more system memory/, 3],
+			['a device without memory', json(500, { error: 'llama runner process has terminated: error loading model: unable to allocate CUDA0 buffer' }), 'out-of-memory', /allocate/, 3],
+			['its queue is full', json(503, { error: 'server busy, please try again.  maximum pending requests exceeded' }), 'rate-limited', /server busy/, 3],
+			['503 of something before it', json(503, '<html>'), 'unreachable', /503/, 3],
+			['200 with a page of the web', json(200, '<!doctype html>'), 'runtime-error', /neither an event stream nor JSON/],
+			['200 without a body', json(200, ''), 'runtime-error', /empty body/],
+			['200 with JSON that is no answer', json(200, { status: 'ok' }), 'truncated', /without a finish reason/],
+		],
+	},
+	{
+		kind: 'openai', paths: { 'GET /v1/models': json(200, { object: 'list', data: [{ id: MODEL, object: 'model' }] }) },
+		differs: { 'an end without its mark': 'facts' },
+		rows: [
+			['transformers: the model with its revision, usage with the end, no mark', stream(chunk({ role: 'assistant' }, undefined, { model: `${MODEL}@main`, system_fingerprint: '' }), chunk({ content: FACTS }, undefined, { model: `${MODEL}@main` }),
+				{ ...chunk({}, 'stop', { model: `${MODEL}@main` }), usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 } }), 'facts'],
+			['transformers: reasoning in the text', stream(chunk({ content: '<thi' }), chunk({ content: 'nk>Look</think>\n\n' }), chunk({ content: FACTS }), chunk({}, 'stop')), 'facts', /Look/],
+			['transformers: all of it spent on reasoning', stream(chunk({ content: '<think>Look' }), chunk({}, 'length')), 'truncated', /maxTokens/],
+			['transformers: the end of the connection and no end', stream(chunk({ content: FACTS })), 'truncated', /without a finish reason/],
+			['transformers: an error that is a text', stream(chunk({ content: half }), { error: 'boom' }), 'runtime-error', /boom/],
+			['transformers: keys that it does not know', json(422, { detail: "Unexpected keys in the request: {'nonsense'}" }), 'refused', /nonsense/, 1],
+			['transformers: what is ours and it does not support is left out once', json(422, { detail: "Unsupported fields in the request: {'response_format', 'stream_options'}" }), 'refused', /takes none of/, 2],
+			['transformers: no such model', json(404, { detail: 'Model m is not available' }), 'refused', /not available/, 1],
+		],
+	},
 ];
 
 // A server of a kind by its paths, which gives to each chat the answer that stands in `next`.
 async function startServer(row) {
-	const own = { next: good, seen: 0, paths: row.paths };
+	const own = { next: row.good ?? good, seen: 0, paths: row.paths };
 	const server = http.createServer((request, response) => {
 		request.on('data', () => {}).on('end', () => {
 			const path = `${request.method} ${request.url}`;
-			const isChat = path === 'POST /v1/chat/completions';
+			const isChat = path === (row.chat ?? 'POST /v1/chat/completions');
 			const { status, body, headers } = isChat ? own.next : own.paths[path] ?? row.other?.(path) ?? json(404, { detail: 'Not Found' });
 			own.seen += isChat;
 			response.writeHead(status, { 'Content-Type': 'application/json', ...headers });
@@ -178,7 +282,8 @@ for (const row of kinds) {
 		return { id, section: output.sections[0], facts: output.facts.length };
 	};
 
-	for (const [sentence, answer, outcome, words, attempts] of [...row.rows, ...baseline]) {
+	const shared = row.chat !== undefined ? [] : baseline.map(([sentence, answer, outcome, ...more]) => row.differs?.[sentence] !== undefined ? [sentence, answer, row.differs[sentence]] : [sentence, answer, outcome, ...more]);
+	for (const [sentence, answer, outcome, words, attempts] of [...row.rows, ...shared]) {
 		await test(`${row.kind}: ${sentence}`, async () => {
 			server.next = answer;
 			server.seen = 0;
@@ -196,13 +301,15 @@ for (const row of kinds) {
 	}
 	if (row.unready !== undefined) {
 		await test(`${row.kind}: after a 500 it is asked whether it is ready, and waited for while it is not`, async () => {
+			server.next = row.good ?? good;
+			equal((await extract()).section.outcome, 'facts', 'it is ready, and known to be'); // the last row may have left it in doubt
 			server.next = json(500, { error: { message: 'boom', type: 'InternalServerError', param: null, code: 500 } });
 			server.seen = 0;
 			server.paths = { ...row.paths, ...row.unready };
 			const { section } = await extract();
 			equal([section.outcome, server.seen], ['unreachable', 1], JSON.stringify(section));
 			server.paths = row.paths;
-			server.next = good;
+			server.next = row.good ?? good;
 			await until('it is asked again', async () => (await extract()).section.outcome === 'facts');
 		});
 	}
