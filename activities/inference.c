@@ -1517,6 +1517,9 @@ static struct json *describe_model(const struct inference *inference, struct are
 		basis = "reported";
 	json_set_text(arena, model, "name", name != NULL ? name : "unknown");
 	json_set_text(arena, model, "basis", basis);
+	/* Nobody measured or told what computed the answer: a name is all there is of it (runtimes.md 10). */
+	if (json_is(json_get(json_get(json_get(configuration->record, "B"), "weights_digest"), "value"), JSON_NULL))
+		json_set_boolean(arena, model, "unattested", true);
 	if (configuration->weights.known && path != NULL) {
 		const char *slash = strrchr(path, '/');
 		struct json *weights = json_array(arena), *file = json_object(arena), *annotations = json_object(arena);

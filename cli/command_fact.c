@@ -133,7 +133,8 @@ int command_fact_show(struct command *command)
 	output_line(output, "document   %s", json_get_text(fact, "document") == NULL ? "-" : json_get_text(fact, "document"));
 	output_line(output, "run        %s, task %s, attempt %.0f", json_get_text(fact, "run"), json_get_text(fact, "task"), json_get_number(fact, "attempt", 0));
 	output_line(output, "runtime    %s, model %s%s", json_get_text(fact, "runtime") == NULL ? "-" : json_get_text(fact, "runtime"),
-		    json_get_text(fact, "model") == NULL ? "-" : json_get_text(fact, "model"), json_get_boolean(fact, "simulated", false) ? "  (SIMULATED: no model answered)" : "");
+		    json_get_text(fact, "model") == NULL ? "-" : json_get_text(fact, "model"),
+		    json_get_boolean(fact, "simulated", false) ? "  (SIMULATED: no model answered)" : json_get_boolean(fact, "unattested", false) ? "  (unattested: its weights are not known)" : "");
 	output_line(output, "configured %s", json_get_text(fact, "configuration") == NULL ? "-" : json_get_text(fact, "configuration"));
 	output_line(output, "class      %s", json_get_text(reproducibility, "class") == NULL ? "-" : json_get_text(reproducibility, "class"));
 	output_line(output, "recorded   %s, journal entry %.0f", output_time(output, arena, json_get_text(fact, "recordedAt")), json_get_number(fact, "seq", -1));

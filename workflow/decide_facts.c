@@ -84,6 +84,8 @@ static const char *record_fact(struct deciding *d, const struct instance *instan
 	if (configuration_text[0])
 		json_set_text(arena, document, "configuration", configuration_text);
 	json_set_boolean(arena, document, "simulated", json_get_boolean(evidence, "simulated", false));
+	if (json_get_boolean(parts.model, "unattested", false))
+		json_set_boolean(arena, document, "unattested", true);
 	if (parts.reproducibility)
 		json_set(arena, document, "reproducibility", (struct json *)parts.reproducibility);
 

@@ -260,6 +260,7 @@ static size_t attempt_outcome(struct replay *r, size_t at, struct trigger *trigg
 			for (size_t k = 0; k < COUNT_OF(ours); k++)
 				json_remove(document, ours[k]);
 			json_remove(document, "simulated");
+			json_remove(document, "unattested"); /* decided anew, by the model */
 			json_add(r->arena, facts, document);
 			continue;
 		}

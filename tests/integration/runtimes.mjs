@@ -137,7 +137,8 @@ for (const row of kinds) {
 			equal((row.place ?? (body => body))(request)[field], value, `${field} of ${JSON.stringify({ ...request, messages: 0, response_format: 0 })}`);
 		equal(row.schema(request)?.type, 'object', 'the schema');
 		const fact = await daemon.get(`/v1/facts/${result.facts[0].id}`);
-		equal(fact.simulated, true, 'simulated');
+		equal([fact.simulated, fact.unattested], [true, row.weights === undefined ? true : undefined], 'simulated; its weights are known or not');
+		equal(cli('--socket', daemon.socket, 'replay', result.id).code, 0, 'replay');
 		const record = (await daemon.get(`/v1/provenance/${fact.configuration}`)).record;
 		equal(record.A.runtime_kind.value, row.kind, 'the fact\'s record');
 		if (row.counts) {
@@ -295,7 +296,11 @@ await test('sampling fields that are taken no notice of are found by a probe, an
 	equal(probe.configuration.G.ignored_parameters.value, ['topK', 'minP'], 'ignored');
 	equal(probe.digest, before, 'what was observed beside it is no part of the configuration');
 	equal((await daemon.get(`/v1/provenance/${probe.digest}`)).record.G.ignored_parameters.value, ['topK', 'minP'], 'the record that is kept');
-	equal((await extract(daemon)).sections[0].outcome, 'facts', 'afterwards');
+	const { id, facts: [fact] } = await extract(daemon);
+	const shown = cli('--socket', daemon.socket, 'fact', 'show', fact.id).stdout;
+	match(shown, /^runtime +r, model reprise-sim +\(unattested: its weights are not known\)$/m, 'a fact afterwards');
+	const exported = cli('--socket', daemon.socket, 'fact', 'export', '--run', id);
+	match(Buffer.from(JSON.parse(exported.stdout.split('\n')[0]).payload, 'base64').toString(), /"model":\{[^}]*"unattested":true/, 'what is signed of it');
 	await daemon.stop();
 	fake.close();
 });
@@ -381,7 +386,8 @@ await test('ollama: of a cloud model nothing is claimed that is not known here, 
 	equal((await daemon.get('/v1/runtimes')).runtimes[0].instance.basis, 'unknown', 'instance');
 	const result = await extract(daemon);
 	equal(result.facts.length, FACTS, 'facts');
-	equal((await daemon.get(`/v1/facts/${result.facts[0].id}`)).configuration, cloud.digest, 'under that record');
+	const fact = await daemon.get(`/v1/facts/${result.facts[0].id}`);
+	equal([fact.configuration, fact.unattested], [cloud.digest, true], 'under that record, and marked');
 	const requests = (await sim.state()).requests;
 	const gate = cli('--socket', daemon.socket, 'gate', 'r', '-n', '2');
 	check(gate.code !== 0 && /computed on another machine/.test(gate.stdout + gate.stderr), `${gate.code} ${gate.stdout} ${gate.stderr}`);
