@@ -222,6 +222,11 @@ static void write_record(struct inference *inference)
 		json_set(arena, record, "timings", json_copy(arena, inference->answer.timings));
 	if (inference->counted_tokens >= 0)
 		json_set_number(arena, record, "promptTokensCounted", inference->counted_tokens);
+	/* What an answer may depend on beside the request (runtimes.md 10, G): how many were in flight at its server when it began, and which of its process it was. */
+	if (inference->ordinal > 0)
+		json_set_number(arena, record, "inFlight", inference->slot.in_flight);
+	if (inference->ordinal > 0 && inference->instance.id[0] != '\0')
+		json_set_number(arena, record, "requestOfInstance", (double)inference->ordinal);
 	if (inference->without != 0) {
 		struct json *left_out = json_array(arena);
 
@@ -431,6 +436,8 @@ static void confirm(struct inference *inference)
 			return;
 		configuration_release(inference->sent_under);
 		inference->sent_under = recheck->configuration;
+		if (strcmp(inference->instance.id, inference->runtime->instance.id) != 0)
+			inference->ordinal = ++inference->runtime->instance_requests;
 		inference->instance = inference->runtime->instance; /* who is behind the new connection */
 		recheck->configuration = NULL;
 		inference->recheck_state = RECHECK_NONE;
@@ -1043,6 +1050,7 @@ static void send_request(struct inference *inference)
 	}
 	inference->transfer_open = true;
 	inference->state = INFERENCE_SENT;
+	inference->ordinal = ++runtime->instance_requests;
 	start_watch(inference);
 	sse_init(&inference->sse, on_event, inference);
 	lines_init(&inference->lines, on_line, inference);

@@ -71,6 +71,7 @@ struct inference {
 	struct configuration_wait wait;
 	struct configuration *sent_under; /* held */
 	bool was_unloaded; /* the model, when the request was sent */
+	uint64_t ordinal; /* of the request, among those that this daemon sent to the instance */
 	struct configuration_wait recheck; /* who answers behind a new connection */
 	enum { RECHECK_NONE, RECHECK_OUT, RECHECK_DONE } recheck_state;
 	bool asked_again; /* after the answer */

@@ -563,6 +563,7 @@ static void set_instance(struct probe *probe)
 	if (runtime->instance.id[0] != '\0')
 		log_info(LOG_ACTIVITY, "runtime=%s another instance answers: %s, before %s", runtime->config.name, instance.id[0] != '\0' ? instance.id : instance.source, runtime->instance.id);
 	runtime->instance = instance;
+	runtime->instance_requests = 0;
 }
 
 static void finish_probe(struct probe *probe);

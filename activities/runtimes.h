@@ -80,6 +80,7 @@ struct runtime {
 	struct listener listener; /* as the last probe found it; only of a local one */
 	struct runtime_instance instance; /* … and what follows: which process answers */
 	int64_t loaded_ms; /* wall time; when the model was last loaded for a request, as its answer or a probe behind it tells. 0: never */
+	uint64_t instance_requests; /* that were sent to it so far, by this daemon */
 	bool is_unloaded; /* the last probe found that a request would load the model first */
 	struct list kept; /* configurations, oldest first */
 	size_t kept_count;

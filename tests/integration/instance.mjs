@@ -76,6 +76,27 @@ await test('a runtime that is replaced in the middle of a gate makes it inconclu
 	await sim.stop();
 });
 
+await test('an attempt says which request of its instance it was, and how many were in flight; another process begins anew', async () => {
+	const sim = await startSimulator('--kind', 'openai');
+	const daemon = await new Daemon('ordinals', { runtimes: { r: { kind: 'openai', url: sim.url, model: 'reprise-sim', concurrency: 2 } } }).start();
+	let runs = 0;
+	const told = async () => {
+		const id = `run-${++runs}`;
+		await daemon.post('/v1/runs', { id, definition: extractionOf('r'), input: { document: 'Acme was founded in 1901.' } }, 201);
+		equal((await daemon.ended(id)).status, 'completed', id);
+		const answered = (await daemon.get(`/v1/runs/${id}/events`)).events.find(event => event.kind === 'attempt.succeeded' && event.data.request);
+		const record = JSON.parse(daemon.content(answered.data.record));
+		return [record.requestOfInstance, record.inFlight];
+	};
+	equal([await told(), await told(), await told()], [[1, 1], [2, 1], [3, 1]], 'one after the other');
+	const { port } = sim;
+	await sim.stop();
+	const other = await startSimulator('--kind', 'openai', '--port', String(port));
+	equal([await told(), await told()], [[1, 1], [2, 1]], 'of another process');
+	await daemon.stop();
+	await other.stop();
+});
+
 await test('of a launched runtime the process and its launch are signed; reloaded between gate and fact it is another instance', async () => {
 	const port = await freePort(), argv = [programs.sim, '--port', String(port)];
 	const daemon = new Daemon('instance-launched', { runtimes: { r: { kind: 'simulator', url: `http://127.0.0.1:${port}`, concurrency: 1, sampling, launch: { argv, env: { COLOUR: 'blue', MY_TOKEN: 'x' } } } } });
