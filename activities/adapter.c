@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -46,6 +47,50 @@ const struct sampling_field *adapter_sampling_field(const struct runtime_adapter
 		if (strcmp(field->ours, name) == 0)
 			return field;
 	return NULL;
+}
+
+__attribute__((format(printf, 2, 3))) static bool refuse(struct sampling_fault *fault, const char *format, ...)
+{
+	va_list args;
+
+	fault->inside[0] = '\0';
+	va_start(args, format);
+	vsnprintf(fault->why, sizeof(fault->why), format, args);
+	va_end(args);
+	return false;
+}
+
+bool adapter_check_sampling(const struct runtime_adapter *adapter, const char *name, const struct json *value, struct sampling_fault *fault)
+{
+	const struct sampling_field *field = adapter_sampling_field(adapter, name);
+	struct json seed = {.type = JSON_NUMBER};
+	const char *why;
+
+	if (field == NULL)
+		return refuse(fault, "has no such field");
+	if (strcmp(name, "seed") == 0) {
+		seed.number = sampling_seed(value);
+		value = &seed;
+	}
+	if (field->from != 0 || field->to != 0) {
+		if (json_is(value, JSON_ARRAY) && (double)json_count(value) > field->to)
+			return refuse(fault, "takes at most %.0f of them", field->to);
+		if (json_is(value, JSON_NUMBER) && (value->number < field->from || value->number > field->to || (field->above && value->number == field->from)))
+			return refuse(fault, "takes numbers %s %.15g%s to %.15g", field->above ? "above" : "from", field->from, field->above ? " and up" : "", field->to);
+	}
+	why = adapter->refuse_sampling != NULL ? adapter->refuse_sampling(name, value) : NULL;
+	return why == NULL || refuse(fault, "%s", why);
+}
+
+struct json *sampling_field_unset(struct arena *arena, const struct sampling_field *field)
+{
+	const char *unset = field->unset;
+
+	if (unset == NULL)
+		return NULL;
+	if (unset[0] == '-' || (unset[0] >= '0' && unset[0] <= '9')) /* nearly all, for each request */
+		return json_number(arena, strtod(unset, NULL));
+	return json_parse(arena, bytes_text(unset), JSON_STRICT, NULL, NULL);
 }
 
 /* ---- Facts ---- */

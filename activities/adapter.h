@@ -7,8 +7,9 @@
 #include "activities/launch.h"
 #include "workflow/base/failure.h"
 #include "workflow/base/json.h"
+#include "workflow/base/sampling.h"
 
-enum { ADAPTER_PROBES_MAX = 8, ADAPTER_STOP_MAX = 4, ADAPTER_COUNT_STEPS_MAX = 2, ADAPTER_MODELS_MAX = 1000,
+enum { ADAPTER_PROBES_MAX = 8, ADAPTER_COUNT_STEPS_MAX = 2, ADAPTER_MODELS_MAX = 1000,
        FACT_LEN_MAX = 64 << 10 /* bytes of one value of a record, printed; of a longer one only that, and what tells it from others */,
        ANSWER_NAME_MAX = 1 << 10 /* bytes of a model's name, a fingerprint, a finish reason; the same */, ANSWER_MEMBER_MAX = 4 << 10 /* of one member of timings or effective, printed; the same */,
        ANSWER_TOLD_MAX = 64 << 10 /* of all of one's members; of those past it only how many (leftOut) */ };
@@ -79,7 +80,9 @@ const struct json *models_find(const struct json *models, const char *id);
 
 struct sampling_field {
 	const char *ours, *wire;
-	const char *unset; /* the number to send where nobody says one: nothing is left to defaults that nobody sees. NULL: left out */
+	const char *unset; /* the JSON to send where nobody says anything: nothing is left to defaults that nobody sees. NULL: left out */
+	double from, to; /* what this kind takes less of than sampling.h; of texts `to` is how many. Both 0: it takes all of that */
+	bool above; /* `from` itself is too little */
 };
 
 struct adapter_probe {
@@ -129,7 +132,7 @@ struct runtime_adapter {
 	const struct launch_flag *flags; /* what its command line tells of the record (launch.h); ends with {NULL}. NULL: nothing */
 	struct adapter_loading loading;
 	const struct sampling_field *sampling; /* ends with {NULL} */
-	/* Why a value of a field that the kind has cannot be; NULL: it can. NULL: all can. */
+	/* Why a value of a field that the kind has cannot be, beyond its range; NULL: it can. NULL: all can. The value is as sampling.h says; a seed is a number. */
 	const char *(*refuse_sampling)(const char *name, const struct json *value);
 
 	struct json *(*make_request)(struct arena *arena, const struct inference_request *request);
@@ -148,6 +151,10 @@ const char *runtime_adapter_kinds(void); /* "openai, simulator, …" */
 extern const struct runtime_adapter openai_adapter, vllm_adapter, llamacpp_adapter, ollama_adapter, sglang_adapter, lmstudio_adapter;
 
 const struct sampling_field *adapter_sampling_field(const struct runtime_adapter *adapter, const char *name); /* NULL: this kind has none */
+/* Can this kind say it? The value was checked by sampling.h. fault->why follows upon the kind's name: "has no such field". */
+bool adapter_check_sampling(const struct runtime_adapter *adapter, const char *name, const struct json *value, struct sampling_fault *fault);
+/* What is sent where nobody says anything; NULL: nothing. */
+struct json *sampling_field_unset(struct arena *arena, const struct sampling_field *field);
 
 void answer_init(struct answer *answer);
 void answer_close(struct answer *answer);

@@ -45,22 +45,50 @@ void chat_set_schema(struct arena *arena, struct json *body, const struct infere
 	json_set(arena, body, "response_format", format);
 }
 
-void chat_list_stops(struct arena *arena, struct json *body)
+void chat_list_texts(struct arena *arena, struct json *body, const char *name)
 {
-	struct json *stop = json_get(body, "stop"), *list;
+	struct json *text = json_get(body, name), *list;
 
-	if (!json_is(stop, JSON_STRING))
+	if (!json_is(text, JSON_STRING))
 		return;
 	list = json_array(arena);
-	json_add(arena, list, stop);
-	json_set(arena, body, "stop", list);
+	json_add(arena, list, text);
+	json_set(arena, body, name, list);
+}
+
+void chat_set_template_arguments(struct arena *arena, struct json *body, const struct inference_request *request)
+{
+	const struct json *arguments = json_get(request->sampling, "templateArguments");
+
+	if (json_is(arguments, JSON_OBJECT))
+		json_set(arena, body, "chat_template_kwargs", json_copy(arena, arguments));
+}
+
+const char *chat_refuse_effort(const struct json *value)
+{
+	static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+
+	for (size_t i = 0; json_is(value, JSON_STRING) && i < COUNT_OF(efforts); i++)
+		if (strcmp(efforts[i], value->string.text) == 0)
+			return NULL;
+	return "takes none, minimal, low, medium, high, xhigh or max";
+}
+
+const char *chat_refuse_sampling(const char *name, const struct json *value)
+{
+	if (strcmp(name, "reasoningEffort") == 0 && !json_is(value, JSON_STRING))
+		return "takes a word, such as low";
+	for (size_t i = 0; strcmp(name, "logitBias") == 0 && i < json_count(value); i++)
+		if (!json_is(value->object.members[i].value, JSON_NUMBER))
+			return "takes numbers alone, from -100 to 100";
+	return NULL;
 }
 
 void chat_map_top_k(struct arena *arena, struct json *body, double off)
 {
 	const struct json *top_k = json_get(body, "top_k");
 
-	if (top_k != NULL && top_k->number <= 0)
+	if (json_is(top_k, JSON_NUMBER) && top_k->number <= 0)
 		json_set_number(arena, body, "top_k", off);
 }
 

@@ -9,8 +9,14 @@
 struct json *chat_make_request(struct arena *arena, const struct inference_request *request, const struct sampling_field *fields);
 /* response_format: a schema, or any JSON object; nothing when the request is for free text. */
 void chat_set_schema(struct arena *arena, struct json *body, const struct inference_request *request);
-/* `stop` as a list, where the runtime reads nothing else. */
-void chat_list_stops(struct arena *arena, struct json *body);
+/* A text as a list of one, where the runtime reads nothing else. */
+void chat_list_texts(struct arena *arena, struct json *body, const char *name);
+/* chat_template_kwargs, for requests that only count: a template makes another prompt of them. */
+void chat_set_template_arguments(struct arena *arena, struct json *body, const struct inference_request *request);
+/* What most such kinds refuse of what sampling.h takes: an effort that is a number, a bias that is false. */
+const char *chat_refuse_sampling(const char *name, const struct json *value);
+/* Words for an effort that are none of vLLM's and SGLang's. */
+const char *chat_refuse_effort(const struct json *value);
 /* Ours take 0 and -1 for "off"; a wire takes one of them. */
 void chat_map_top_k(struct arena *arena, struct json *body, double off);
 

@@ -13,33 +13,11 @@
 #include "activities/supervisor.h"
 #include "workflow/base/check.h"
 
-#define INTEGER_MAX 9007199254740991.0 /* 2^53 - 1 */
-
-enum { SEED_DIGITS_MAX = 16, WAITED_TOLD_MIN_US = 1000, SALT_LEN = 32 /* of hexadecimal digits, half a digest: nobody has it by chance */ };
+enum { WAITED_TOLD_MIN_US = 1000, SALT_LEN = 32 /* of hexadecimal digits, half a digest: nobody has it by chance */ };
 
 /* ---- Sampling ---- */
 
-static bool read_seed(struct arena *arena, const struct json *seed, struct json **number)
-{
-	char *end;
-	double value;
-
-	if (json_is_integer(seed)) {
-		*number = json_number(arena, seed->number);
-		return true;
-	}
-	if (!json_is(seed, JSON_STRING) || seed->string.len == 0 || seed->string.len > SEED_DIGITS_MAX ||
-	    strspn(seed->string.text + (seed->string.text[0] == '-'), "0123456789") != seed->string.len - (seed->string.text[0] == '-'))
-		return false;
-	value = strtod(seed->string.text, &end);
-	if (*end != '\0' || fabs(value) > INTEGER_MAX)
-		return false;
-	*number = json_number(arena, value);
-	return true;
-}
-
-static bool add_sampling(struct arena *arena, const struct runtime *runtime, struct json *result, const struct json *from,
-			 struct error *error)
+static bool add_sampling(struct arena *arena, const struct runtime *runtime, struct json *result, const struct json *from, struct error *error)
 {
 	if (from == NULL || from->type == JSON_NULL)
 		return true;
@@ -49,39 +27,23 @@ static bool add_sampling(struct arena *arena, const struct runtime *runtime, str
 	}
 	for (size_t i = 0; i < json_count(from); i++) {
 		const struct json_member *member = &from->object.members[i];
-		struct json *value = NULL;
-		bool ok;
+		const struct sampling_rule *rule = sampling_rule_find(member->name);
+		struct sampling_fault fault;
 
-		const char *why = NULL;
-
-		if (adapter_sampling_field(runtime->adapter, member->name) == NULL) {
-			error_set(error, ERR_INVALID, "sampling.%.60s: runtime %s (kind %s) has no such field", member->name,
-				  runtime->config.name, runtime->config.kind);
+		/* A call takes away what the configuration says; what the kind sends where nobody says anything is sent then. */
+		if (rule != NULL && json_is(member->value, JSON_NULL)) {
+			json_remove(result, member->name);
+			continue;
+		}
+		if (rule != NULL && !sampling_check(rule, member->value, NULL, &fault)) {
+			error_set(error, ERR_INVALID, "sampling.%s%s%s: %s", member->name, fault.inside[0] != '\0' ? "/" : "", fault.inside, fault.why);
 			return false;
 		}
-		if (strcmp(member->name, "seed") == 0)
-			ok = read_seed(arena, member->value, &value);
-		else if (strcmp(member->name, "stop") == 0)
-			ok = json_is(member->value, JSON_STRING) ||
-			     (json_is(member->value, JSON_ARRAY) && json_count(member->value) <= ADAPTER_STOP_MAX);
-		else if (strcmp(member->name, "maxTokens") == 0)
-			ok = json_is_integer(member->value) && member->value->number >= 1;
-		else if (strcmp(member->name, "reasoningEffort") == 0)
-			ok = json_is(member->value, JSON_STRING);
-		else
-			ok = json_is(member->value, JSON_NUMBER);
-		if (!ok) {
-			error_set(error, ERR_INVALID, "sampling.%.60s: %s is not possible here", member->name,
-				  json_type_name(member->value->type));
+		if (!adapter_check_sampling(runtime->adapter, member->name, member->value, &fault)) {
+			error_set(error, ERR_INVALID, "sampling.%.60s: runtime %s (kind %s) %s", member->name, runtime->config.name, runtime->config.kind, fault.why);
 			return false;
 		}
-		if (runtime->adapter->refuse_sampling != NULL)
-			why = runtime->adapter->refuse_sampling(member->name, value != NULL ? value : member->value);
-		if (why != NULL) {
-			error_set(error, ERR_INVALID, "sampling.%.60s: runtime %s (kind %s) %s", member->name, runtime->config.name, runtime->config.kind, why);
-			return false;
-		}
-		json_set(arena, result, member->name, value != NULL ? value : json_copy(arena, member->value));
+		json_set(arena, result, member->name, rule->type == SAMPLING_SEED ? json_number(arena, sampling_seed(member->value)) : json_copy(arena, member->value));
 	}
 	return true;
 }
@@ -94,7 +56,7 @@ struct json *inference_sampling(struct arena *arena, const struct runtime *runti
 		return NULL;
 	for (const struct sampling_field *field = runtime->adapter->sampling; field->ours != NULL; field++)
 		if (field->unset != NULL && json_get(result, field->ours) == NULL)
-			json_set_number(arena, result, field->ours, strtod(field->unset, NULL));
+			json_set(arena, result, field->ours, sampling_field_unset(arena, field));
 	return result;
 }
 
@@ -139,6 +101,14 @@ struct json *inference_usage(const struct inference *inference, struct arena *ar
 	return json_count(usage) > 0 ? usage : NULL;
 }
 
+/* What was asked for and what is told as in force, as one: it computes with 32 bits, and calls 0 what we may call -1. */
+static bool is_in_force(const struct json *asked, const struct json *told, bool is_top_k)
+{
+	if (!json_is(told, JSON_NUMBER) || !json_is(asked, JSON_NUMBER))
+		return told == NULL || told->type != asked->type || json_equal(asked, told);
+	return fabs(told->number - asked->number) <= 1e-6 * fabs(asked->number) || (is_top_k && told->number <= 0 && asked->number <= 0);
+}
+
 /* What the runtime says was in force stands beside what was asked, and where the two differ is said (C76). */
 static void write_effective(struct inference *inference, struct json *record)
 {
@@ -153,8 +123,7 @@ static void write_effective(struct inference *inference, struct json *record)
 		const struct json_member *member = &inference->sampling->object.members[i];
 		const struct json *told = json_get(effective, adapter_sampling_field(inference->runtime->adapter, member->name)->wire);
 
-		/* The runtime computes with 32 bits. */
-		if (json_is(told, JSON_NUMBER) && json_is(member->value, JSON_NUMBER) && fabs(told->number - member->value->number) > 1e-6 * fabs(member->value->number))
+		if (!is_in_force(member->value, told, strcmp(member->name, "topK") == 0))
 			json_add(arena, differs, json_text(arena, member->name));
 	}
 	if (json_count(differs) > 0)

@@ -5,18 +5,42 @@
 #include "activities/chat_wire.h"
 #include "workflow/base/check.h"
 
+#define SAMPLERS "[\"penalties\",\"dry\",\"top_n_sigma\",\"top_k\",\"typ_p\",\"top_p\",\"min_p\",\"xtc\",\"temperature\"]"
+
+/* What is not sent is whatever the server was started with. What is sent where nobody says anything is what switches a sampler off, or its
+ * documented default; the order of the samplers is its default too, since one that is left out is off. */
 static const struct sampling_field sampling[] = {
 	{"temperature", "temperature", "1"},
+	{"dynatempRange", "dynatemp_range", "0"},
+	{"dynatempExponent", "dynatemp_exponent", "1"},
 	{"topP", "top_p", "1"},
 	{"topK", "top_k", "0"},
 	{"minP", "min_p", "0"},
+	{"typicalP", "typical_p", "1"},
+	{"topNSigma", "top_n_sigma", "-1"},
+	{"xtcProbability", "xtc_probability", "0"},
+	{"xtcThreshold", "xtc_threshold", "0.1"},
+	{"mirostat", "mirostat", "0"},
+	{"mirostatTau", "mirostat_tau", "5"},
+	{"mirostatEta", "mirostat_eta", "0.1"},
+	{"minKeep", "min_keep", "0"},
+	{"samplers", "samplers", SAMPLERS},
 	{"seed", "seed", "0"},
-	{"maxTokens", "max_tokens", NULL}, /* none: to the end of the context */
+	{"maxTokens", "n_predict", "-1"}, /* to the end of the context; its own name, since another one may be in the server's arguments */
 	{"stop", "stop", NULL},
+	{"ignoreEos", "ignore_eos", "false"},
 	{"presencePenalty", "presence_penalty", "0"},
 	{"frequencyPenalty", "frequency_penalty", "0"},
 	{"repetitionPenalty", "repeat_penalty", "1"},
+	{"repeatLastN", "repeat_last_n", "64"},
+	{"dryMultiplier", "dry_multiplier", "0"},
+	{"dryBase", "dry_base", "1.75"},
+	{"dryAllowedLength", "dry_allowed_length", "2"},
+	{"dryPenaltyLastN", "dry_penalty_last_n", "64"},
+	{"logitBias", "logit_bias", NULL},
 	{"reasoningEffort", "reasoning_effort", NULL},
+	{"reasoningBudget", "reasoning_budget_tokens", NULL},
+	{"templateArguments", "chat_template_kwargs", NULL},
 	{NULL, NULL, NULL},
 };
 
@@ -44,8 +68,32 @@ static const struct launch_flag flags[] = {
 
 #define SEED_RANDOM 4294967295.0 /* -1 in 32 bits: another one for each request */
 
+static bool is_sampler(const struct json *name)
+{
+	static const char *const names[] = {"penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"};
+
+	for (size_t i = 0; i < COUNT_OF(names); i++)
+		if (strcmp(names[i], name->string.text) == 0)
+			return true;
+	return false;
+}
+
+/* One that it does not know it leaves out without a word. */
+static const char *refuse_samplers(const struct json *value)
+{
+	bool known = !json_is(value, JSON_STRING) || is_sampler(value);
+
+	for (size_t i = 0; i < json_count(value); i++)
+		known = known && is_sampler(json_at(value, i));
+	return known ? NULL : "knows penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc and temperature";
+}
+
 static const char *refuse_sampling(const char *name, const struct json *value)
 {
+	if (strcmp(name, "samplers") == 0)
+		return refuse_samplers(value);
+	if (strcmp(name, "reasoningEffort") == 0) /* a bias of false, which others refuse, means never here */
+		return chat_refuse_sampling(name, value);
 	if (strcmp(name, "seed") == 0 && (value->number < 0 || value->number >= SEED_RANDOM))
 		return "takes seeds from 0 to 4294967294; -1 and 4294967295 mean a random one";
 	return NULL;
@@ -56,7 +104,8 @@ static struct json *make_request(struct arena *arena, const struct inference_req
 	struct json *body = chat_make_request(arena, request, sampling);
 
 	chat_map_top_k(arena, body, 0);
-	chat_list_stops(arena, body);
+	chat_list_texts(arena, body, "stop");
+	chat_list_texts(arena, body, "samplers");
 	/* Its default, said aloud: what is on stands in the request (C75); but true would turn on what --no-cache-prompt turned off. */
 	json_set_boolean(arena, body, "cache_prompt", request->salt == NULL && !request->cache_off);
 	chat_set_schema(arena, body, request);
@@ -73,6 +122,7 @@ static struct json *make_prompt(struct arena *arena, const struct inference_requ
 	if (request->model != NULL) /* a router asks for it */
 		json_set_text(arena, body, "model", request->model);
 	json_set(arena, body, "messages", json_copy(arena, request->messages));
+	chat_set_template_arguments(arena, body, request);
 	return body;
 }
 

@@ -18,6 +18,7 @@ static const struct sampling_field sampling[] = {
 	{"presencePenalty", "presence_penalty", "0"},
 	{"frequencyPenalty", "frequency_penalty", "0"},
 	{"repetitionPenalty", "repeat_penalty", "1"},
+	{"logitBias", "logit_bias", NULL},
 	{"reasoningEffort", "reasoning_effort", NULL},
 	{NULL, NULL, NULL},
 };
@@ -26,7 +27,7 @@ static const char *refuse_sampling(const char *name, const struct json *value)
 {
 	if (strcmp(name, "seed") == 0 && (value->number < 0 || value->number > INT32_MAX))
 		return "takes seeds from 0 to 2147483647";
-	return NULL;
+	return chat_refuse_sampling(name, value);
 }
 
 static struct json *make_request(struct arena *arena, const struct inference_request *request)

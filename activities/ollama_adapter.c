@@ -10,17 +10,20 @@
 enum { CONTEXT_LENGTH = 8192 };
 #define NANOSECONDS_LOADED 1e9 /* a load_duration above it means that the model was loaded for this request */
 
+/* Not num_keep: it says what stays when the context is shifted, and it is not. What its model is loaded with is no sampling either. */
 static const struct sampling_field sampling[] = {
 	{"temperature", "temperature", "1"},
 	{"topP", "top_p", "1"},
 	{"topK", "top_k", "0"},
 	{"minP", "min_p", "0"},
+	{"typicalP", "typical_p", "1"},
 	{"seed", "seed", "0"},
 	{"maxTokens", "num_predict", "-1"},
 	{"stop", "stop", NULL},
 	{"presencePenalty", "presence_penalty", "0"},
 	{"frequencyPenalty", "frequency_penalty", "0"},
 	{"repetitionPenalty", "repeat_penalty", "1"},
+	{"repeatLastN", "repeat_last_n", "64"},
 	{"reasoningEffort", "think", NULL},
 	{NULL, NULL, NULL},
 };
@@ -38,7 +41,7 @@ static const char *refuse_sampling(const char *name, const struct json *value)
 
 	if (strcmp(name, "reasoningEffort") == 0) {
 		for (size_t i = 0; i < COUNT_OF(efforts); i++)
-			if (strcmp(efforts[i], value->string.text) == 0)
+			if (json_is(value, JSON_STRING) && strcmp(efforts[i], value->string.text) == 0)
 				return NULL;
 		return "takes none, low, medium, high or max";
 	}
@@ -58,12 +61,10 @@ static struct json *make_options(struct arena *arena, const struct inference_req
 			json_set(arena, options, field->wire, json_copy(arena, value));
 	}
 	chat_map_top_k(arena, options, 0);
-	chat_list_stops(arena, options);
+	chat_list_texts(arena, options, "stop");
 	stop = json_get(options, "stop");
 	if (stop == NULL)
 		json_set(arena, options, "stop", json_array(arena)); /* else a Modelfile's would hold */
-	json_set_number(arena, options, "typical_p", 1);
-	json_set_number(arena, options, "repeat_last_n", 64);
 	json_set_number(arena, options, "num_ctx", request->context_length > 0 ? request->context_length : CONTEXT_LENGTH);
 	return options;
 }

@@ -5,6 +5,8 @@
 #include "activities/chat_wire.h"
 #include "workflow/base/check.h"
 
+enum { STOPS_MAX = 4 }; /* as OpenAI has it */
+
 /* Nothing is sent that nobody asked for: some such servers refuse what they do not know. */
 static const struct sampling_field sampling[] = {
 	{"temperature", "temperature", NULL},
@@ -13,18 +15,26 @@ static const struct sampling_field sampling[] = {
 	{"minP", "min_p", NULL},
 	{"seed", "seed", NULL},
 	{"maxTokens", "max_tokens", NULL},
-	{"stop", "stop", NULL},
+	{"stop", "stop", NULL, .to = STOPS_MAX},
 	{"presencePenalty", "presence_penalty", NULL},
 	{"frequencyPenalty", "frequency_penalty", NULL},
 	{"repetitionPenalty", "repetition_penalty", NULL},
+	{"logitBias", "logit_bias", NULL},
 	{"reasoningEffort", "reasoning_effort", NULL},
+	{"generationConfig", "generation_config", NULL}, /* transformers: the only way to say top_k, min_p and their like */
 	{NULL, NULL, NULL},
 };
 
 static struct json *make_request(struct arena *arena, const struct inference_request *request)
 {
 	struct json *body = chat_make_request(arena, request, sampling);
+	const struct json *config = json_get(body, "generation_config");
 
+	if (json_is(config, JSON_OBJECT)) {
+		struct bytes text = json_print_arena(config, arena);
+
+		json_set(arena, body, "generation_config", json_text_len(arena, (const char *)text.data, text.len));
+	}
 	chat_set_schema(arena, body, request);
 	return body;
 }
@@ -168,6 +178,7 @@ const struct runtime_adapter openai_adapter = {
 	.probes = {{.path = "/v1/models", .read = read_models}, {.path = "/version", .read = chat_read_version}},
 	.bypass = {.why_not = "has no field or path that every server of its kind knows to get past a cache; name the server's own kind"},
 	.sampling = sampling,
+	.refuse_sampling = chat_refuse_sampling,
 	.make_request = make_request,
 	.read_event = read_event,
 	.read_whole = read_whole,

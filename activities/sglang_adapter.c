@@ -5,18 +5,33 @@
 
 static const struct sampling_field sampling[] = {
 	{"temperature", "temperature", "1"},
-	{"topP", "top_p", "1"},
+	{"topP", "top_p", "1", .to = 1, .above = true},
 	{"topK", "top_k", "0"},
 	{"minP", "min_p", "0"},
 	{"seed", "seed", "0"},
-	{"maxTokens", "max_tokens", NULL},
+	{"maxTokens", "max_tokens", NULL}, /* none: to the end of the context */
+	{"minTokens", "min_tokens", "0"},
 	{"stop", "stop", NULL},
-	{"presencePenalty", "presence_penalty", "0"},
-	{"frequencyPenalty", "frequency_penalty", "0"},
-	{"repetitionPenalty", "repetition_penalty", "1"},
+	{"stopTokenIds", "stop_token_ids", NULL},
+	{"stopRegex", "stop_regex", NULL},
+	{"keepStop", "no_stop_trim", "false"},
+	{"ignoreEos", "ignore_eos", "false"},
+	{"presencePenalty", "presence_penalty", "0", .from = -2, .to = 2},
+	{"frequencyPenalty", "frequency_penalty", "0", .from = -2, .to = 2},
+	{"repetitionPenalty", "repetition_penalty", "1", .to = 2, .above = true},
+	{"logitBias", "logit_bias", NULL},
 	{"reasoningEffort", "reasoning_effort", NULL},
+	{"templateArguments", "chat_template_kwargs", NULL},
 	{NULL, NULL, NULL},
 };
+
+static const char *refuse_sampling(const char *name, const struct json *value)
+{
+	/* A share of the most is its own: others know words alone. */
+	if (strcmp(name, "reasoningEffort") == 0)
+		return json_is(value, JSON_NUMBER) ? NULL : chat_refuse_effort(value);
+	return chat_refuse_sampling(name, value);
+}
 
 static struct json *make_request(struct arena *arena, const struct inference_request *request)
 {
@@ -86,6 +101,7 @@ const struct runtime_adapter sglang_adapter = {
 		},
 	.bypass = {.name = "flush_cache", .path = "/flush_cache"}, /* it knows a salt as well, but only newer ones do */
 	.sampling = sampling,
+	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,
 	.read_event = chat_read_event,
 	.read_whole = chat_read_whole,

@@ -7,23 +7,35 @@
 
 /* What a request leaves out comes from the model's generation_config.json, which nobody sees over HTTP. */
 static const struct sampling_field sampling[] = {
-	{"temperature", "temperature", "1"},
-	{"topP", "top_p", "1"},
+	{"temperature", "temperature", "1", .to = 2},
+	{"topP", "top_p", "1", .to = 1, .above = true},
 	{"topK", "top_k", "0"},
 	{"minP", "min_p", "0"},
 	{"seed", "seed", "0"},
-	{"maxTokens", "max_tokens", NULL},
+	{"maxTokens", "max_tokens", NULL}, /* none: to the end of the context */
+	{"minTokens", "min_tokens", "0"},
 	{"stop", "stop", NULL},
-	{"presencePenalty", "presence_penalty", "0"},
-	{"frequencyPenalty", "frequency_penalty", "0"},
+	{"stopTokenIds", "stop_token_ids", NULL},
+	{"keepStop", "include_stop_str_in_output", "false"},
+	{"ignoreEos", "ignore_eos", "false"},
+	{"presencePenalty", "presence_penalty", "0", .from = -2, .to = 2},
+	{"frequencyPenalty", "frequency_penalty", "0", .from = -2, .to = 2},
 	{"repetitionPenalty", "repetition_penalty", "1"},
+	{"logitBias", "logit_bias", NULL},
+	{"badWords", "bad_words", NULL},
+	{"allowedTokenIds", "allowed_token_ids", NULL},
 	{"reasoningEffort", "reasoning_effort", NULL},
+	{"reasoningBudget", "thinking_token_budget", NULL}, /* refused where the server has no reasoning parser */
+	{"includeReasoning", "include_reasoning", "true"},
+	{"templateArguments", "chat_template_kwargs", NULL},
 	{NULL, NULL, NULL},
 };
 
 static const char *refuse_sampling(const char *name, const struct json *value)
 {
-	return strcmp(name, "seed") == 0 && value->number == -1 ? "takes -1 for a random seed; name another one" : NULL;
+	if (strcmp(name, "seed") == 0)
+		return value->number == -1 ? "takes -1 for a random seed; name another one" : NULL;
+	return strcmp(name, "reasoningEffort") == 0 ? chat_refuse_effort(value) : chat_refuse_sampling(name, value);
 }
 
 static struct json *make_request(struct arena *arena, const struct inference_request *request)
@@ -31,6 +43,7 @@ static struct json *make_request(struct arena *arena, const struct inference_req
 	struct json *body = chat_make_request(arena, request, sampling);
 
 	chat_map_top_k(arena, body, 0);
+	chat_list_texts(arena, body, "bad_words");
 	chat_set_schema(arena, body, request);
 	json_set_text(arena, body, "cache_salt", request->salt);
 	return body;
@@ -46,6 +59,7 @@ static struct json *make_count(struct arena *arena, const struct inference_reque
 	json_set_text(arena, body, "model", request->model);
 	json_set(arena, body, "messages", json_copy(arena, request->messages));
 	json_set_boolean(arena, body, "add_generation_prompt", true);
+	chat_set_template_arguments(arena, body, request);
 	return body;
 }
 

@@ -22,6 +22,7 @@
 #include "activities/watchdog.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
+#include "workflow/base/sampling.h"
 #include "workflow/base/time.h"
 
 enum { COUNT_LIMIT_MAX = 1000000, RUNTIME_CONCURRENCY_MAX = 10000, RETRY_ATTEMPTS_MAX = 1000, NAME_LEN_MAX = 64 };
@@ -604,44 +605,30 @@ static void read_weights(struct reading *r, const struct json *value, void *targ
 		complain(r, false, "weights: {file: …} for a GGUF file (or its first shard), {dir: …} for a folder", "weights are a file or a folder, not both");
 }
 
-static void read_sampling_number(struct reading *r, const struct json *value, void *target)
+static void read_sampling_field(struct reading *r, const struct json *value, void *target)
 {
-	const double *range = target;
+	const struct sampling_rule *rule = sampling_rule_find(target);
+	struct sampling_fault fault;
+	size_t before = r->pointer.len;
 
-	if (!json_is(value, JSON_NUMBER) || value->number < range[0] || value->number > range[1] || (range[2] != 0 && !json_is_integer(value)))
-		complain(r, false, NULL, "expected a %snumber from %g to %g", range[2] != 0 ? "whole " : "", range[0], range[1]);
-}
-
-static void read_stop(struct reading *r, const struct json *value, void *target)
-{
-	(void)target;
-	if (json_is(value, JSON_STRING))
+	if (sampling_check(rule, value, NULL, &fault))
 		return;
-	if (!expect(r, value, JSON_ARRAY, "a text or a list of texts"))
-		return;
-	for (size_t i = 0; i < json_count(value); i++)
-		if (!json_is(json_at(value, i), JSON_STRING))
-			complain(r, false, NULL, "expected texts only");
+	if (fault.inside[0] != '\0')
+		enter(r, fault.inside);
+	complain(r, false, NULL, "%s", fault.why);
+	leave(r, before);
 }
 
 static void read_sampling(struct reading *r, const struct json *value, void *target)
 {
 	const struct json **sampling = target;
-	const char *effort = NULL;
-	/* from, to, whole? */
-	static double temperature[] = {0, 10, 0}, share[] = {0, 1, 0}, top_k[] = {-1, 1e9, 1}, seed[] = {0, 9007199254740991.0, 1}, tokens[] = {1, 1e9, 1}, penalty[] = {-10, 10, 0};
-	const struct key keys[] = {
-		{"temperature", read_sampling_number, temperature, NULL}, {"topP", read_sampling_number, share, NULL},
-		{"topK", read_sampling_number, top_k, NULL}, {"minP", read_sampling_number, share, NULL},
-		{"seed", read_sampling_number, seed, NULL}, {"maxTokens", read_sampling_number, tokens, NULL},
-		{"stop", read_stop, NULL, NULL}, {"presencePenalty", read_sampling_number, penalty, NULL},
-		{"frequencyPenalty", read_sampling_number, penalty, NULL}, {"repetitionPenalty", read_sampling_number, penalty, NULL},
-		{"reasoningEffort", read_text, &effort, NULL},
-	};
+	struct key keys[SAMPLING_RULES_MAX];
 
 	if (!expect(r, value, JSON_OBJECT, "a mapping such as {temperature: 0.6, seed: 42}"))
 		return;
-	take_keys(r, value, keys, COUNT_OF(keys));
+	for (size_t i = 0; i < sampling_rule_count(); i++)
+		keys[i] = (struct key){sampling_rules[i].name, read_sampling_field, (char *)sampling_rules[i].name, NULL};
+	take_keys(r, value, keys, sampling_rule_count());
 	*sampling = value;
 }
 
@@ -654,12 +641,13 @@ static void check_sampling(struct reading *r, const struct runtime_config *runti
 	for (size_t i = 0; i < json_count(runtime->sampling); i++) {
 		const struct json_member *member = &runtime->sampling->object.members[i];
 		size_t before = enter(r, member->name);
-		const char *why = "has no such field";
+		struct sampling_fault fault;
 
-		if (adapter_sampling_field(adapter, member->name))
-			why = adapter->refuse_sampling ? adapter->refuse_sampling(member->name, member->value) : NULL;
-		if (why)
-			complain(r, false, NULL, "kind %s %s", runtime->kind, why);
+		if (!adapter_check_sampling(adapter, member->name, member->value, &fault)) {
+			if (fault.inside[0] != '\0')
+				enter(r, fault.inside);
+			complain(r, false, NULL, "kind %s %s", runtime->kind, fault.why);
+		}
 		leave(r, before);
 	}
 	leave(r, outer);

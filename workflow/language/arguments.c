@@ -4,12 +4,13 @@
 #include "workflow/base/check.h"
 #include "workflow/base/priority.h"
 #include "workflow/base/reproducibility.h"
+#include "workflow/base/sampling.h"
 #include "workflow/language/checker.h"
 #include "workflow/language/expression.h"
 #include "workflow/language/json_schema.h"
 #include "workflow/language/openapi.h"
 
-enum { MAX_TOKENS_MAX = 10000000, SECTION_TOKENS_MAX = 1000000, RUNTIME_NAME_MAX = 64, METHOD_LEN_MAX = 32 };
+enum { SECTION_TOKENS_MAX = 1000000, RUNTIME_NAME_MAX = 64, METHOD_LEN_MAX = 32 };
 enum { FAILED_SCHEMA_BYTES = DEFINITION_SCHEMA_BYTES_MAX / (2 * DEFINITION_PROBLEMS_MAX) }; /* one that is wrong has cost time too */
 
 /* A member of the arguments and the check of its value; the pointer stands at the value then. */
@@ -31,11 +32,6 @@ static void check_text(struct checker *checker, const struct json *value)
 {
 	if (checker_type(checker, value, JSON_STRING, true) && value->string.len == 0)
 		checker_fail(checker, NULL, "must not be empty");
-}
-
-static void check_number(struct checker *checker, const struct json *value)
-{
-	checker_type(checker, value, JSON_NUMBER, true);
 }
 
 static void check_boolean(struct checker *checker, const struct json *value)
@@ -272,65 +268,30 @@ static const struct json *prepare_openapi(struct checker *checker, const struct 
 
 /* ---- inference and extraction */
 
-static void check_max_tokens(struct checker *checker, const struct json *value)
-{
-	checker_integer(checker, value, 1, MAX_TOKENS_MAX);
-}
-
-/* 64-bit seeds come as text (D15). */
-static void check_seed(struct checker *checker, const struct json *value)
-{
-	if (json_is(value, JSON_STRING) && !checker_is_expression(value)) {
-		const char *digits = value->string.text + (value->string.text[0] == '-');
-
-		if (!*digits || strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 19)
-			checker_fail(checker, NULL, "must be an integer, as a number or as text");
-		return;
-	}
-	if (checker_type(checker, value, JSON_NUMBER, true) && !json_is_integer(value))
-		checker_fail(checker, NULL, "must be an integer, as a number or as text");
-}
-
-static void check_stop(struct checker *checker, const struct json *value)
-{
-	if (!json_is(value, JSON_ARRAY)) {
-		check_text(checker, value);
-		return;
-	}
-	for (size_t i = 0; i < value->array.count; i++) {
-		size_t len = checker_enter_index(checker, i);
-
-		check_text(checker, value->array.items[i]);
-		checker_leave(checker, len);
-	}
-}
-
-static void check_top_k(struct checker *checker, const struct json *value)
-{
-	checker_integer(checker, value, -1, 1000000);
-}
-
+/* By the same table as the configuration; what a call says null for is not taken from there. Whether the runtime has the field only the daemon knows. */
 static void check_sampling(struct checker *checker, const struct json *value)
 {
-	static const struct {
-		struct key key;
-		check_value check;
-	} fields[] = {
-		{{"temperature", KEY_OPTIONAL, NULL}, check_number}, {{"topP", KEY_OPTIONAL, NULL}, check_number},
-		{{"topK", KEY_OPTIONAL, NULL}, check_top_k}, {{"minP", KEY_OPTIONAL, NULL}, check_number},
-		{{"seed", KEY_OPTIONAL, NULL}, check_seed}, {{"maxTokens", KEY_OPTIONAL, NULL}, check_max_tokens},
-		{{"stop", KEY_OPTIONAL, NULL}, check_stop}, {{"frequencyPenalty", KEY_OPTIONAL, NULL}, check_number},
-		{{"presencePenalty", KEY_OPTIONAL, NULL}, check_number},
-	};
-	struct key keys[COUNT_OF(fields)];
+	struct key keys[SAMPLING_RULES_MAX];
+	struct sampling_fault fault;
+	size_t outer, inner;
 
 	if (!checker_type(checker, value, JSON_OBJECT, true))
 		return;
-	for (size_t i = 0; i < COUNT_OF(fields); i++)
-		keys[i] = fields[i].key;
-	checker_keys(checker, value, keys, COUNT_OF(keys), "'sampling'");
-	for (size_t i = 0; i < COUNT_OF(fields); i++)
-		check_member(checker, value, fields[i].key.name, fields[i].check);
+	for (size_t i = 0; i < sampling_rule_count(); i++)
+		keys[i] = (struct key){sampling_rules[i].name, KEY_OPTIONAL, NULL};
+	checker_keys(checker, value, keys, sampling_rule_count(), "'sampling'");
+	for (size_t i = 0; i < json_count(value); i++) {
+		const struct json_member *member = &value->object.members[i];
+		const struct sampling_rule *rule = sampling_rule_find(member->name);
+
+		if (!rule || json_is(member->value, JSON_NULL) || sampling_check(rule, member->value, checker_is_expression, &fault))
+			continue;
+		outer = checker_enter(checker, member->name);
+		inner = fault.inside[0] ? checker_enter(checker, fault.inside) : checker->pointer.len;
+		checker_fail(checker, NULL, "%s", fault.why);
+		checker_leave(checker, inner);
+		checker_leave(checker, outer);
+	}
 }
 
 static void check_format(struct checker *checker, const struct json *value)

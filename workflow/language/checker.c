@@ -107,7 +107,7 @@ const char *checker_near(const char *text, const char *const *candidates, size_t
 
 void checker_keys(struct checker *checker, const struct json *object, const struct key *keys, size_t key_count, const char *what)
 {
-	const char *names[32];
+	const char *names[CHECKER_KEYS_MAX];
 
 	CHECK(key_count <= COUNT_OF(names));
 	for (size_t i = 0; i < key_count; i++)

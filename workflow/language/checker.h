@@ -5,6 +5,7 @@
 #include "workflow/language/definition.h"
 
 enum { CHECKER_LANGUAGE_VARIABLES = 5 };
+enum { CHECKER_KEYS_MAX = 64 }; /* that an object may have: mistakes of ours */
 enum { CHECKER_FUNCTIONS_MAX = 16 }; /* calls of custom functions inside one another */
 enum { CHECKER_VARIABLES_MAX = 6 + 2 * DEFINITION_LOOPS_MAX + DEFINITION_DEPTH_MAX }; /* six of the language, two for each loop around, one for each catch */
 

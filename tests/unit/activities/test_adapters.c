@@ -54,14 +54,14 @@ static const struct {
 			  "\"seed\":7,\"stop\":\"END\"," USAGE "\"temperature\":0.5,\"top_k\":-1,\"top_p\":0.9}"},
 	{&vllm_adapter, "{\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\",\"repetition_penalty\":1.1," FORMAT
 			"\"seed\":7,\"stop\":\"END\"," USAGE "\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9}"},
-	{&llamacpp_adapter, "{\"cache_prompt\":true,\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\","
+	{&llamacpp_adapter, "{\"cache_prompt\":true,\"frequency_penalty\":0," HEAD "\"n_predict\":64,\"presence_penalty\":0,\"reasoning_effort\":\"none\","
 			    "\"repeat_penalty\":1.1," FORMAT "\"seed\":7,\"stop\":[\"END\"]," USAGE "\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9}"},
 	{&sglang_adapter, "{\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\",\"repetition_penalty\":1.1," FORMAT
 			  "\"seed\":7,\"stop\":\"END\"," USAGE "\"temperature\":0.5,\"top_k\":-1,\"top_p\":0.9}"},
 	{&lmstudio_adapter, "{\"frequency_penalty\":0,\"max_tokens\":64," HEAD "\"presence_penalty\":0,\"reasoning_effort\":\"none\",\"repeat_penalty\":1.1," FORMAT
 			    "\"seed\":7,\"stop\":\"END\"," USAGE "\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9}"},
 	{&ollama_adapter, "{\"format\":{\"type\":\"object\"}," HEAD "\"options\":{\"frequency_penalty\":0,\"num_ctx\":4096,\"num_predict\":64,\"presence_penalty\":0,"
-			  "\"repeat_last_n\":64,\"repeat_penalty\":1.1,\"seed\":7,\"stop\":[\"END\"],\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9,\"typical_p\":1},"
+			  "\"repeat_penalty\":1.1,\"seed\":7,\"stop\":[\"END\"],\"temperature\":0.5,\"top_k\":0,\"top_p\":0.9},"
 			  "\"shift\":false,\"stream\":true,\"think\":false,\"truncate\":false}"},
 };
 
@@ -121,23 +121,138 @@ START_TEST(requests_go_without)
 }
 END_TEST
 
+static const struct {
+	const struct runtime_adapter *adapter;
+	const char *name, *value;
+	const char *why; /* NULL: taken */
+} refused[] = {
+	{&llamacpp_adapter, "seed", "4294967295", "mean a random one"},
+	{&llamacpp_adapter, "seed", "\"-1\"", "mean a random one"},
+	{&llamacpp_adapter, "seed", "\"4294967294\"", NULL},
+	{&llamacpp_adapter, "samplers", "[\"top_k\",\"mirostat\"]", "knows penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc and temperature"},
+	{&llamacpp_adapter, "samplers", "\"typical\"", "knows penalties"},
+	{&llamacpp_adapter, "samplers", "[]", NULL},
+	{&llamacpp_adapter, "logitBias", "{\"7\":false}", NULL},
+	{&llamacpp_adapter, "reasoningEffort", "0.5", "takes a word"},
+	{&llamacpp_adapter, "reasoningEffort", "\"deep\"", NULL},
+	{&llamacpp_adapter, "minTokens", "1", "has no such field"},
+	{&lmstudio_adapter, "seed", "2147483648", "from 0 to 2147483647"},
+	{&lmstudio_adapter, "minP", "0.1", "has no such field"},
+	{&lmstudio_adapter, "logitBias", "{\"7\":false}", "takes numbers alone"},
+	{&ollama_adapter, "seed", "-1", "means a random one"},
+	{&ollama_adapter, "reasoningEffort", "\"minimal\"", "takes none, low"},
+	{&ollama_adapter, "reasoningEffort", "0.5", "takes none, low"},
+	{&ollama_adapter, "reasoningEffort", "\"max\"", NULL},
+	{&ollama_adapter, "logitBias", "{}", "has no such field"},
+	{&vllm_adapter, "seed", "-1", "takes -1 for a random seed"},
+	{&vllm_adapter, "seed", "-2", NULL},
+	{&vllm_adapter, "topK", "-1", NULL},
+	{&vllm_adapter, "temperature", "2.1", "takes numbers from 0 to 2"},
+	{&vllm_adapter, "topP", "0", "takes numbers above 0 and up to 1"},
+	{&vllm_adapter, "presencePenalty", "-2", NULL},
+	{&vllm_adapter, "presencePenalty", "-2.1", "takes numbers from -2 to 2"},
+	{&vllm_adapter, "reasoningEffort", "\"xhigh\"", NULL},
+	{&vllm_adapter, "reasoningEffort", "\"deep\"", "takes none, minimal, low, medium, high, xhigh or max"},
+	{&vllm_adapter, "typicalP", "1", "has no such field"},
+	{&sglang_adapter, "repetitionPenalty", "2.1", "takes numbers above 0 and up to 2"},
+	{&sglang_adapter, "reasoningEffort", "0.5", NULL},
+	{&sglang_adapter, "reasoningEffort", "\"deep\"", "takes none, minimal"},
+	{&openai_adapter, "stop", "[\"1\",\"2\",\"3\",\"4\"]", NULL},
+	{&openai_adapter, "stop", "[\"1\",\"2\",\"3\",\"4\",\"5\"]", "takes at most 4 of them"},
+	{&vllm_adapter, "stop", "[\"1\",\"2\",\"3\",\"4\",\"5\"]", NULL},
+	{&openai_adapter, "logitBias", "{\"7\":false}", "takes numbers alone"},
+};
+
 /* A kind's fields are refused by name where it has none, and by value where a value cannot be. */
 START_TEST(sampling_is_refused_by_name)
 {
+	struct sampling_fault fault;
+
 	ck_assert_ptr_null(adapter_sampling_field(&lmstudio_adapter, "minP"));
 	for (size_t i = 0; i < COUNT_OF(adapters); i++) {
-		ck_assert_ptr_null(adapter_sampling_field(adapters[i], "mirostat"));
+		ck_assert(!adapter_check_sampling(adapters[i], "top_p", parse("1"), &fault));
+		ck_assert_str_eq(fault.why, "has no such field");
 		ck_assert_ptr_nonnull(adapter_sampling_field(adapters[i], "seed"));
 	}
-	ck_assert_ptr_nonnull(llamacpp_adapter.refuse_sampling("seed", parse("4294967295")));
-	ck_assert_ptr_null(llamacpp_adapter.refuse_sampling("seed", parse("4294967294")));
-	ck_assert_ptr_nonnull(lmstudio_adapter.refuse_sampling("seed", parse("2147483648")));
-	ck_assert_ptr_nonnull(ollama_adapter.refuse_sampling("seed", parse("-1")));
-	ck_assert_ptr_nonnull(vllm_adapter.refuse_sampling("seed", parse("-1")));
-	ck_assert_ptr_null(vllm_adapter.refuse_sampling("seed", parse("-2")));
-	ck_assert_ptr_null(vllm_adapter.refuse_sampling("topK", parse("-1")));
-	ck_assert_ptr_nonnull(ollama_adapter.refuse_sampling("reasoningEffort", parse("\"minimal\"")));
-	ck_assert_ptr_null(ollama_adapter.refuse_sampling("reasoningEffort", parse("\"max\"")));
+	for (size_t i = 0; i < COUNT_OF(refused); i++) {
+		const struct json *value = parse(refused[i].value);
+
+		ck_assert_msg(sampling_check(sampling_rule_find(refused[i].name), value, NULL, &fault), "%s %s: %s", refused[i].name, refused[i].value, fault.why);
+		ck_assert_msg(adapter_check_sampling(refused[i].adapter, refused[i].name, value, &fault) == (refused[i].why == NULL), "%s: %s %s", refused[i].adapter->kind,
+			      refused[i].name, refused[i].value);
+		if (refused[i].why != NULL)
+			ck_assert_msg(strstr(fault.why, refused[i].why) != NULL, "%s", fault.why);
+	}
+}
+END_TEST
+
+/* Every field of every kind is one of ours, once; what is sent unasked is a value that may be asked for (no limit of tokens apart), and a trial of it is well formed. */
+START_TEST(tables_of_kinds_are_sound)
+{
+	struct sampling_fault fault;
+
+	for (size_t i = 0; i < COUNT_OF(adapters); i++) {
+		struct inference_request request = make("{}");
+		struct json *all = json_object(&arena);
+		const struct json *body;
+
+		for (const struct sampling_field *field = adapters[i]->sampling; field->ours != NULL; field++) {
+			struct json *unset = sampling_field_unset(&arena, field);
+			bool unlimited = strcmp(field->ours, "maxTokens") == 0 && unset != NULL && unset->number == -1;
+
+			ck_assert_msg(sampling_rule_find(field->ours) != NULL, "%s", field->ours);
+			ck_assert_ptr_eq(adapter_sampling_field(adapters[i], field->ours), field);
+			ck_assert_int_eq(unset != NULL, field->unset != NULL);
+			if (unset != NULL && !unlimited) {
+				ck_assert_msg(sampling_check(sampling_rule_find(field->ours), unset, NULL, &fault), "%s: %s", field->ours, fault.why);
+				ck_assert_msg(adapter_check_sampling(adapters[i], field->ours, unset, &fault), "%s: %s", field->ours, fault.why);
+			}
+			json_set(&arena, all, field->ours, unset != NULL ? unset : json_array(&arena));
+		}
+		request.sampling = all;
+		body = adapters[i]->make_request(&arena, &request);
+		if (adapters[i] == &ollama_adapter) {
+			ck_assert_ptr_nonnull(json_get(body, "think"));
+			body = json_get(body, "options");
+		}
+		for (const struct sampling_field *field = adapters[i]->sampling; field->ours != NULL; field++)
+			ck_assert_msg(json_get(body, field->wire) != NULL || strcmp(field->wire, "think") == 0, "%s: %s", adapters[i]->kind, field->wire);
+	}
+}
+END_TEST
+
+static const struct {
+	const struct runtime_adapter *adapter;
+	const char *sampling, *sent;
+} forms[] = {
+	{&vllm_adapter, "{\"badWords\":\"x\",\"topK\":-1}", "{\"bad_words\":[\"x\"],\"top_k\":0}"},
+	{&llamacpp_adapter, "{\"samplers\":\"top_k\",\"stop\":\"x\",\"logitBias\":{\"7\":false}}", "{\"logit_bias\":{\"7\":false},\"samplers\":[\"top_k\"],\"stop\":[\"x\"]}"},
+	{&sglang_adapter, "{\"topK\":0,\"stopRegex\":\"a+\"}", "{\"stop_regex\":\"a+\",\"top_k\":-1}"},
+	{&openai_adapter, "{\"generationConfig\":{\"top_k\":5,\"do_sample\":true}}", "{\"generation_config\":\"{\\\"do_sample\\\":true,\\\"top_k\\\":5}\"}"},
+	{&ollama_adapter, "{\"stop\":\"x\"}", "{\"stop\":[\"x\"]}"},
+};
+
+/* Where a runtime reads another form than ours, it gets that one. */
+START_TEST(values_are_in_the_kind_s_own_form)
+{
+	struct inference_request request = make(forms[_i].sampling);
+	const struct json *body, *sent = parse(forms[_i].sent);
+
+	body = forms[_i].adapter->make_request(&arena, &request);
+	if (forms[_i].adapter == &ollama_adapter)
+		body = json_get(body, "options");
+	for (size_t i = 0; i < json_count(sent); i++)
+		ck_assert_str_eq(print(json_get(body, sent->object.members[i].name)), print(sent->object.members[i].value));
+}
+END_TEST
+
+/* A template's arguments are there when its tokens are counted, too. */
+START_TEST(template_arguments_count)
+{
+	struct inference_request request = make("{\"templateArguments\":{\"enable_thinking\":false}}");
+
+	ck_assert_str_eq(print(json_get(vllm_adapter.count[0].make_body(&arena, &request, NULL), "chat_template_kwargs")), "{\"enable_thinking\":false}");
+	ck_assert_str_eq(print(json_get(llamacpp_adapter.count[0].make_body(&arena, &request, NULL), "chat_template_kwargs")), "{\"enable_thinking\":false}");
 }
 END_TEST
 
@@ -969,6 +1084,9 @@ int main(void)
 	tcase_add_test(tests, caches_are_bypassed);
 	tcase_add_test(tests, requests_go_without);
 	tcase_add_test(tests, sampling_is_refused_by_name);
+	tcase_add_test(tests, tables_of_kinds_are_sound);
+	tcase_add_loop_test(tests, values_are_in_the_kind_s_own_form, 0, (int)COUNT_OF(forms));
+	tcase_add_test(tests, template_arguments_count);
 	tcase_add_loop_test(tests, streams_are_read, 0, COUNT_OF(streams));
 	tcase_add_loop_test(tests, thoughts_are_no_text, 0, COUNT_OF(thoughts));
 	tcase_add_test(tests, what_is_told_is_bounded);

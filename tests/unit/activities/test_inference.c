@@ -587,7 +587,9 @@ START_TEST(arguments_are_checked)
 		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"seed\":\"12x\"}}", ERR_INVALID},
 		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"seed\":\"9007199254740993\"}}", ERR_INVALID},
 		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"maxTokens\":0}}", ERR_INVALID},
-		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\"]}}", ERR_INVALID}, /* ADAPTER_STOP_MAX */
+		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\"]}}", ERR_INVALID}, /* the openai kind takes 4 */
+		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"mirostat\":2}}", ERR_INVALID}, /* which has no such field */
+		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":{\"temprature\":null}}", ERR_INVALID},
 		{"{\"runtime\":\"r\",\"prompt\":\"x\",\"schema\":{\"document\":{\"type\":\"nonsense\"}}}", ERR_INVALID},
 	};
 
@@ -616,24 +618,26 @@ START_TEST(arguments_are_checked)
 }
 END_TEST
 
-/* The runtime's sampling is overlaid by the definition's; the key of the attempt and of the runtime travel as headers. */
+/* The runtime's sampling is overlaid by the definition's, which takes away what it says null for; the key of the attempt and of the runtime travel as headers. */
 START_TEST(request_carries_all)
 {
 	struct arena arena;
 
 	open_stub();
 	arena_init(&arena);
-	rig.runtimes[0].sampling = json_parse(&arena, bytes_text("{\"temperature\":0.6,\"seed\":7,\"minP\":0.1}"), 0, NULL, NULL);
+	rig.runtimes[0].sampling = json_parse(&arena, bytes_text("{\"temperature\":0.6,\"seed\":7,\"minP\":0.1,\"topP\":0.9,\"stop\":[\"x\"]}"), 0, NULL, NULL);
 	rig.runtimes[0].api_key = "s3cret";
 	stub.pieces[0].text = SSE_HEAD SSE_TEXT("x") SSE_FINISH("stop") SSE_DONE;
 	rig_open(&rig);
-	task_expect(&rig, ACTIVITY_INFERENCE, "{\"runtime\":\"r\",\"prompt\":\"p\",\"sampling\":{\"temperature\":0}}", FAILURE_NONE, NULL);
+	task_expect(&rig, ACTIVITY_INFERENCE, "{\"runtime\":\"r\",\"prompt\":\"p\",\"sampling\":{\"temperature\":0,\"topP\":null,\"stop\":null,\"topK\":null}}", FAILURE_NONE, NULL);
 	ck_assert_ptr_nonnull(strstr(stub.seen, "Authorization: Bearer s3cret\r\n"));
 	ck_assert_ptr_nonnull(strstr(stub.seen, "Idempotency-Key: 00000000000000000000000000000000000000000000000000000000000000ab\r\n"));
 	ck_assert_ptr_null(strcasestr(stub.seen, "\r\nExpect:"));
 	ck_assert_ptr_nonnull(strstr(stub.seen, "\"min_p\":0.1,"));
 	ck_assert_ptr_nonnull(strstr(stub.seen, "\"seed\":7,"));
 	ck_assert_ptr_nonnull(strstr(stub.seen, "\"temperature\":0}"));
+	ck_assert_ptr_null(strstr(stub.seen, "\"top_p\""));
+	ck_assert_ptr_null(strstr(stub.seen, "\"stop\""));
 	arena_close(&arena);
 	rig_close(&rig);
 }

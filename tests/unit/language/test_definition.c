@@ -214,8 +214,9 @@ START_TEST(calls_are_read)
 		  "          - {role: system, content: Be brief.}\n"
 		  "          - {role: user, content: '${ .question }'}\n"
 		  "        schema: {format: json, document: {type: object, properties: {a: {type: string}}}}\n"
-		  "        sampling: {temperature: 0.6, topP: 0.95, topK: 20, minP: 0, seed: '9223372036854775807', maxTokens: 100, stop: [x, y],\n"
-		  "                   frequencyPenalty: 0, presencePenalty: 0}\n"
+		  "        sampling: {temperature: 0.6, topP: 0.95, topK: 20, minP: 0, seed: '9007199254740991', maxTokens: 100, stop: [x, '${ .y }'],\n"
+		  "                   frequencyPenalty: 0, presencePenalty: 0, repetitionPenalty: 1.1, reasoningEffort: low, typicalP: '${ .p }', mirostat: null,\n"
+		  "                   stopTokenIds: [1, '${ .t }'], logitBias: {'15': -5, '16': '${ .b }'}, templateArguments: {enable_thinking: false}}\n"
 		  "  - f: {call: inference, with: {runtime: '${ .r }', messages: '${ .m }', sampling: '${ .s }', schema: {document: '${ .d }'}}}\n");
 	root = fixture.definition->root;
 	ck_assert_uint_eq(fixture.problems.count, 0);
@@ -635,13 +636,17 @@ static const struct bad bad[] = {
 	{INFER("prompt: x, priority: 10"), "/do/0/a/with/priority", 3, 66, "0 to 9", NULL},
 	{INFER("prompt: x, requireClass: stable"), "/do/0/a/with/requireClass", 3, 70, "byte-stable", NULL},
 	{INFER("prompt: x, requireClass: {class: byte-stable, mayDiffer: [seed]}"), "/do/0/a/with/requireClass/mayDiffer/0", 3, 103, "cachePath", NULL},
-	{INFER("prompt: x, sampling: {temperature: hot}"), "/do/0/a/with/sampling/temperature", 3, 80, "must be a number", NULL},
+	{INFER("prompt: x, sampling: {temperature: hot}"), "/do/0/a/with/sampling/temperature", 3, 80, "must be a number from 0 to 10", NULL},
 	{INFER("prompt: x, sampling: {top_p: 1}"), "/do/0/a/with/sampling/top_p", 3, 67, "unknown key 'top_p' in 'sampling'", NULL},
 	{INFER("prompt: x, sampling: {topp: 1}"), "/do/0/a/with/sampling/topp", 3, 67, "unknown key 'topp'", "did you mean 'topP'?"},
-	{INFER("prompt: x, sampling: {seed: 1.5}"), "/do/0/a/with/sampling/seed", 3, 73, "must be an integer", NULL},
-	{INFER("prompt: x, sampling: {seed: x}"), "/do/0/a/with/sampling/seed", 3, 73, "must be an integer", NULL},
-	{INFER("prompt: x, sampling: {maxTokens: 0}"), "/do/0/a/with/sampling/maxTokens", 3, 78, "an integer from 1 to 10000000", NULL},
-	{INFER("prompt: x, sampling: {stop: [1]}"), "/do/0/a/with/sampling/stop/0", 3, 74, "must be a string", NULL},
+	{INFER("prompt: x, sampling: {seed: 1.5}"), "/do/0/a/with/sampling/seed", 3, 73, "must be a whole number from", NULL},
+	{INFER("prompt: x, sampling: {seed: x}"), "/do/0/a/with/sampling/seed", 3, 73, "must be a whole number from", NULL},
+	{INFER("prompt: x, sampling: {seed: '9223372036854775807'}"), "/do/0/a/with/sampling/seed", 3, 73, "to 9007199254740991, as a number or as text", NULL},
+	{INFER("prompt: x, sampling: {mirostat: 3}"), "/do/0/a/with/sampling/mirostat", 3, 77, "must be a whole number from 0 to 2", NULL},
+	{INFER("prompt: x, sampling: {xtcProbabilty: 1}"), "/do/0/a/with/sampling/xtcProbabilty", 3, 67, "unknown key 'xtcProbabilty'", "did you mean 'xtcProbability'?"},
+	{INFER("prompt: x, sampling: {logitBias: {'7': 101}}"), "/do/0/a/with/sampling/logitBias/7", 3, 84, "from -100 to 100", NULL},
+	{INFER("prompt: x, sampling: {maxTokens: 0}"), "/do/0/a/with/sampling/maxTokens", 3, 78, "a whole number from 1 to 1000000000", NULL},
+	{INFER("prompt: x, sampling: {stop: [1]}"), "/do/0/a/with/sampling/stop/0", 3, 74, "must be a text of 1 to 1024 bytes", NULL},
 	{INFER("prompt: x, schema: {}"), "/do/0/a/with/schema", 3, 64, "'document' is missing in a schema", NULL},
 	{INFER("prompt: x, schema: {resource: {endpoint: 'file:x.json'}}"), "/do/0/a/with/schema/resource", 3, 65, "'resource' is not supported",
 	 "a file: resource is inlined by the command line"},
