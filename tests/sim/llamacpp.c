@@ -26,30 +26,50 @@ static const struct parameter parameters[] = {
 	{"top_p", "0.95"}, {"min_p", "0.05"}, {"top_n_sigma", "-1"}, {"xtc_probability", "0"}, {"xtc_threshold", "0.1"},
 	{"typical_p", "1"}, {"repeat_last_n", "64"}, {"repeat_penalty", "1"}, {"presence_penalty", "0"}, {"frequency_penalty", "0"},
 	{"dry_multiplier", "0"}, {"dry_base", "1.75"}, {"dry_allowed_length", "2"}, {"dry_penalty_last_n", "64"}, {"mirostat", "0"},
+	{"mirostat_tau", "5"}, {"mirostat_eta", "0.1"}, {"stop", "[]"},
 	{"n_keep", "0"}, {"n_probs", "0"}, {"min_keep", "0"}, {"ignore_eos", "false"}, {"stream", "true"}, {"grammar", "\"\""},
 	{"samplers", "[\"penalties\",\"dry\",\"top_n_sigma\",\"top_k\",\"typ_p\",\"top_p\",\"min_p\",\"xtc\",\"temperature\"]"},
 	{"timings_per_token", "false"}, {"lora", "[]"},
 };
 
-static void print_parameters(const struct json *body, int64_t n_predict, struct buffer *out)
+/* As it was asked for, by the first of its names; -1: to the end of the context. */
+static int64_t n_predict_of(const struct json *body)
 {
+	static const char *const names[] = {"n_predict", "max_completion_tokens", "max_tokens"};
+
+	for (size_t i = 0; i < COUNT_OF(names); i++)
+		if (json_is_integer(json_get(body, names[i])))
+			return (int64_t)json_get(body, names[i])->number;
+	return -1;
+}
+
+/* A value of another type is not taken, without a word: they are read by name, with the default. */
+static bool has_type_of(const char *fallback, const struct json *value)
+{
+	switch (fallback[0]) {
+	case '"': return json_is(value, JSON_STRING);
+	case '[': return json_is(value, JSON_ARRAY);
+	case 't': case 'f': return json_is(value, JSON_BOOLEAN);
+	default: return json_is(value, JSON_NUMBER);
+	}
+}
+
+static void print_parameters(const struct json *body, struct buffer *out)
+{
+	int64_t n_predict = n_predict_of(body);
+
 	buffer_printf(out, "{\"n_predict\":%" PRId64 ",\"max_tokens\":%" PRId64, n_predict, n_predict);
 	for (size_t i = 0; i < COUNT_OF(parameters); i++) {
 		const struct json *value = json_get(body, parameters[i].name);
 		bool random = i == 0 && json_is(value, JSON_NUMBER) && value->number < 0;
 
 		buffer_printf(out, ",\"%s\":", parameters[i].name);
-		if (value == NULL || json_is(value, JSON_NULL) || random)
+		if (!has_type_of(parameters[i].value, value) || random)
 			buffer_add_text(out, parameters[i].value);
 		else
 			json_print(value, out);
 	}
 	buffer_add_char(out, '}');
-}
-
-static int64_t n_predict_of(const struct ask *ask)
-{
-	return ask->tokens_max > 0 ? (int64_t)ask->tokens_max : -1;
 }
 
 /* ---- The request ---- */
@@ -260,7 +280,7 @@ static void print_verbose(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "\"__verbose\":{\"prompt\":");
 	print_bytes(reply->ask->prompt, out);
 	buffer_add_text(out, ",\"generation_settings\":");
-	print_parameters(reply->ask->body, n_predict_of(reply->ask), out);
+	print_parameters(reply->ask->body, out);
 	buffer_add_char(out, '}');
 }
 
@@ -339,7 +359,7 @@ static void print_completion_rest(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, ",\"model\":");
 	print_text(reply->model, out);
 	buffer_add_text(out, ",\"generation_settings\":");
-	print_parameters(reply->ask->body, n_predict_of(reply->ask), out);
+	print_parameters(reply->ask->body, out);
 	buffer_add_text(out, ",\"prompt\":");
 	print_bytes(reply->ask->prompt, out);
 	buffer_printf(out, ",\"has_new_line\":%s,\"truncated\":false,\"stop_type\":\"%s\",\"stopping_word\":", has_line ? "true" : "false", type);
@@ -392,7 +412,7 @@ static void print_slots(const struct sim *sim, struct buffer *out)
 			sim->script->options.context_tokens, reply != NULL ? "true" : "false");
 		if (reply != NULL) {
 			buffer_printf(out, ",\"id_task\":%" PRIu64 ",\"params\":", reply->ordinal);
-			print_parameters(reply->ask->body, n_predict_of(reply->ask), out);
+			print_parameters(reply->ask->body, out);
 		}
 		buffer_add_char(out, '}');
 	}
@@ -420,7 +440,7 @@ static void print_props(const struct sim *sim, const char *model, struct buffer 
 	const struct kind_options *options = &sim->script->options;
 
 	buffer_printf(out, "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":", options->context_tokens);
-	print_parameters(NULL, -1, out);
+	print_parameters(NULL, out);
 	buffer_printf(out, "},\"total_slots\":%d,\"model_alias\":", options->slots);
 	print_text(model, out);
 	buffer_add_text(out, ",\"model_path\":\"/models/simulated.gguf\",\"chat_template\":");

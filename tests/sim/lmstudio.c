@@ -29,6 +29,9 @@ static int check_types(const struct json *body, struct ask *ask, struct error *e
 		{"seed", "seed"}, {"max_tokens", "maxPredictedTokens"}, {"max_output_tokens", "maxPredictedTokens"},
 		{"repeat_penalty", "repeatPenalty"}, {"presence_penalty", "presencePenalty"}, {"frequency_penalty", "frequencyPenalty"},
 	};
+	static const struct { const char *name, *key; enum json_type type; } others[] = {
+		{"logit_bias", "logitBias", JSON_OBJECT}, {"reasoning_effort", "reasoningEffort", JSON_STRING},
+	};
 
 	for (size_t i = 0; i < COUNT_OF(numbers); i++) {
 		const struct json *value = json_get(body, numbers[i].name);
@@ -36,6 +39,13 @@ static int check_types(const struct json *body, struct ask *ask, struct error *e
 		if (value != NULL && !json_is(value, JSON_NULL) && !json_is(value, JSON_NUMBER))
 			return request_refuse(ask, 400, NULL, numbers[i].name, error,
 				"Field with key llm.prediction.%s does not satisfy the schema: expected a number", numbers[i].key);
+	}
+	for (size_t i = 0; i < COUNT_OF(others); i++) {
+		const struct json *value = json_get(body, others[i].name);
+
+		if (value != NULL && !json_is(value, JSON_NULL) && !json_is(value, others[i].type))
+			return request_refuse(ask, 400, NULL, others[i].name, error,
+				"Field with key llm.prediction.%s does not satisfy the schema: expected %s", others[i].key, json_type_name(others[i].type));
 	}
 	return 0;
 }

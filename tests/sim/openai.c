@@ -61,6 +61,9 @@ static int read_ask(struct sim *sim, const struct http_connection *connection, c
 	    request_read_messages(json_get(body, "messages"), arena, ask, error) != 0 ||
 	    request_read_temperature(body, 1, ask, error) != 0 ||
 	    request_read_range(body, "top_p", 0, 1, error) != 0 ||
+	    request_read_range(body, "presence_penalty", -2, 2, error) != 0 ||
+	    request_read_range(body, "frequency_penalty", -2, 2, error) != 0 ||
+	    request_read_type(body, "logit_bias", JSON_OBJECT, error) != 0 ||
 	    request_read_range(body, "n", 1, 1, error) != 0 ||
 	    request_read_limit(body, "max_tokens", ask, error) != 0 ||
 	    request_read_limit(body, "max_completion_tokens", ask, error) != 0 || /* the later one wins, as OpenAI has it */

@@ -73,6 +73,40 @@ fail:
 	return ERR_INVALID;
 }
 
+int request_read_type(const struct json *body, const char *name, enum json_type type, struct error *error)
+{
+	const struct json *value = json_get(body, name);
+
+	if (value == NULL || json_is(value, JSON_NULL) || json_is(value, type))
+		return 0;
+	return error_set(error, ERR_INVALID, "%s: must be of type %s", name, json_type_name(type));
+}
+
+int request_read_list(const struct json *body, const char *name, enum json_type of, struct error *error)
+{
+	const struct json *list = json_get(body, name);
+
+	if (request_read_type(body, name, JSON_ARRAY, error) != 0)
+		return ERR_INVALID;
+	for (size_t i = 0; json_is(list, JSON_ARRAY) && i < json_count(list); i++)
+		if (!json_is(json_at(list, i), of))
+			return error_set(error, ERR_INVALID, "%s: must be a list of type %s", name, json_type_name(of));
+	return 0;
+}
+
+int request_read_effort(const struct json *body, double to, struct error *error)
+{
+	static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+	const struct json *effort = json_get(body, "reasoning_effort");
+
+	if (effort == NULL || json_is(effort, JSON_NULL) || (json_is(effort, JSON_NUMBER) && to > 0 && effort->number >= 0 && effort->number <= to))
+		return 0;
+	for (size_t i = 0; json_is(effort, JSON_STRING) && i < COUNT_OF(words); i++)
+		if (strcmp(words[i], effort->string.text) == 0)
+			return 0;
+	return error_set(error, ERR_INVALID, "reasoning_effort: must be none, minimal, low, medium, high, xhigh or max%s", to > 0 ? ", or a number" : "");
+}
+
 int request_read_range(const struct json *body, const char *name, double min, double max, struct error *error)
 {
 	const struct json *value = json_get(body, name);

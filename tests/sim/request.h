@@ -11,6 +11,11 @@ enum { CREATED_BASE = 1790000000 /* `created` is no clock: equal scripts and ord
 /* All texts of all messages become ask->prompt; the last message that holds a section counts. */
 int request_read_messages(const struct json *messages, struct arena *arena, struct ask *ask, struct error *error);
 int request_read_prompt(const struct json *prompt, struct ask *ask, struct error *error); /* one text */
+/* The member, if it is there, is of this type; of a list `of` is the type of its items. */
+int request_read_type(const struct json *body, const char *name, enum json_type type, struct error *error);
+int request_read_list(const struct json *body, const char *name, enum json_type of, struct error *error);
+/* One of the words, or, with `to` above 0, a number from 0 to it. */
+int request_read_effort(const struct json *body, double to, struct error *error);
 int request_read_range(const struct json *body, const char *name, double min, double max, struct error *error);
 int request_read_limit(const struct json *body, const char *name, struct ask *ask, struct error *error);
 int request_read_stops(const struct json *stop, size_t max, struct ask *ask, struct error *error);

@@ -36,6 +36,21 @@ static int read_grammars(const struct json *body, struct ask *ask, struct error 
 	return 0;
 }
 
+/* What has another form than a number. stop_regex is a text or a list of them. */
+static int read_forms(const struct json *body, struct error *error)
+{
+	static const char *const switches[] = {"no_stop_trim", "ignore_eos"};
+
+	for (size_t i = 0; i < COUNT_OF(switches); i++)
+		if (request_read_type(body, switches[i], JSON_BOOLEAN, error) != 0)
+			return ERR_INVALID;
+	if (request_read_type(body, "logit_bias", JSON_OBJECT, error) != 0 || request_read_type(body, "chat_template_kwargs", JSON_OBJECT, error) != 0 ||
+	    request_read_list(body, "stop_token_ids", JSON_NUMBER, error) != 0 ||
+	    (!json_is(json_get(body, "stop_regex"), JSON_STRING) && request_read_list(body, "stop_regex", JSON_STRING, error) != 0))
+		return ERR_INVALID;
+	return request_read_effort(body, 0.99, error);
+}
+
 static int read_ask(struct sim *sim, const struct http_connection *connection, const struct json *body, struct arena *arena,
 	struct ask *ask, struct error *error)
 {
@@ -56,6 +71,9 @@ static int read_ask(struct sim *sim, const struct http_connection *connection, c
 	    request_read_range(body, "top_k", -1, 1e15, error) != 0 ||
 	    request_read_range(body, "min_p", 0, 1, error) != 0 ||
 	    request_read_range(body, "repetition_penalty", 0, 2, error) != 0 ||
+	    request_read_range(body, "presence_penalty", -2, 2, error) != 0 ||
+	    request_read_range(body, "frequency_penalty", -2, 2, error) != 0 ||
+	    request_read_range(body, "min_tokens", 0, 1e15, error) != 0 || read_forms(body, error) != 0 ||
 	    request_read_range(body, "n", 1, 1, error) != 0 ||
 	    request_read_limit(body, "max_tokens", ask, error) != 0 ||
 	    request_read_limit(body, "max_completion_tokens", ask, error) != 0 ||

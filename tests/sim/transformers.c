@@ -97,6 +97,7 @@ static int read_ask(struct sim *sim, const struct http_connection *connection, c
 	    request_read_temperature(body, temperature, ask, error) != 0 ||
 	    request_read_range(body, "top_p", 0, 1, error) != 0 ||
 	    request_read_range(body, "frequency_penalty", -2, 2, error) != 0 ||
+	    request_read_type(body, "logit_bias", JSON_OBJECT, error) != 0 ||
 	    request_read_limit(body, "max_tokens", ask, error) != 0 ||
 	    request_read_stops(json_get(body, "stop"), ASK_STOPS_MAX, ask, error) != 0)
 		return ERR_INVALID;

@@ -55,7 +55,7 @@ static const struct range ranges[] = {
 	{"temperature", 0, 2, false, "in [0, 2]"}, {"top_p", 0, 1, true, "in (0, 1]"}, {"min_p", 0, 1, false, "in [0, 1]"},
 	{"presence_penalty", -2, 2, false, "in [-2, 2]"}, {"frequency_penalty", -2, 2, false, "in [-2, 2]"},
 	{"repetition_penalty", 0, 1e308, true, "greater than zero"}, {"max_tokens", 1, 1e15, false, "at least 1"},
-	{"max_completion_tokens", 1, 1e15, false, "at least 1"}, {"min_tokens", 0, 1e15, false, "greater than or equal to 0"},
+	{"max_completion_tokens", 1, 1e15, false, "at least 1"}, {"thinking_token_budget", -1, 1e15, false, "a non-negative integer or -1"}, {"min_tokens", 0, 1e15, false, "greater than or equal to 0"},
 	{"n", 1, 1, false, "1 in this simulator"}, {"top_k", -1, 1e15, false, "0 (disable), or at least 1"},
 };
 
@@ -83,6 +83,26 @@ static int read_ranges(const struct json *body, struct ask *ask, struct error *e
 		}
 	}
 	return 0;
+}
+
+/* What has another form than a number. */
+static int read_forms(const struct json *body, struct error *error)
+{
+	static const char *const switches[] = {"include_stop_str_in_output", "ignore_eos", "include_reasoning", "use_beam_search"};
+	static const char *const objects[] = {"logit_bias", "chat_template_kwargs"};
+
+	for (size_t i = 0; i < COUNT_OF(switches); i++)
+		if (request_read_type(body, switches[i], JSON_BOOLEAN, error) != 0)
+			return ERR_INVALID;
+	for (size_t i = 0; i < COUNT_OF(objects); i++)
+		if (request_read_type(body, objects[i], JSON_OBJECT, error) != 0)
+			return ERR_INVALID;
+	if (json_get_number(body, "min_tokens", 0) > json_get_number(body, "max_tokens", 1e15))
+		return error_set(error, ERR_INVALID, "min_tokens: must be less than or equal to max_tokens");
+	if (request_read_list(body, "stop_token_ids", JSON_NUMBER, error) != 0 || request_read_list(body, "allowed_token_ids", JSON_NUMBER, error) != 0 ||
+	    request_read_list(body, "bad_words", JSON_STRING, error) != 0)
+		return ERR_INVALID;
+	return request_read_effort(body, 0, error);
 }
 
 static int read_structured(const struct json *structured, struct arena *arena, struct ask *ask, struct error *error)
@@ -154,7 +174,7 @@ static int read_ask(struct sim *sim, const struct http_connection *connection, c
 	ask->no_reasoning = request_wants_no_reasoning(body) || !json_get_boolean(body, "include_reasoning", true);
 	if (json_is(stop, JSON_STRING) && stop->string.len == 0)
 		return request_refuse(ask, 400, NULL, "stop", error, "stop cannot contain an empty string.");
-	if (read_ranges(body, ask, error) != 0 || read_salt(body, ask, error) != 0 ||
+	if (read_ranges(body, ask, error) != 0 || read_forms(body, error) != 0 || read_salt(body, ask, error) != 0 ||
 	    request_read_stream(body, false, ask, error) != 0 ||
 	    request_read_seed(body, "seed", ask, error) != 0 ||
 	    request_read_messages(json_get(body, "messages"), arena, ask, error) != 0 ||
