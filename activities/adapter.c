@@ -1,6 +1,7 @@
 /* See adapter.h. In this order: the registry, facts, answers, the taxonomy of errors. Start at `kinds`. */
 #include "activities/adapter.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,13 @@ bool adapter_check_sampling(const struct runtime_adapter *adapter, const char *n
 	}
 	why = adapter->refuse_sampling != NULL ? adapter->refuse_sampling(name, value) : NULL;
 	return why == NULL || refuse(fault, "%s", why);
+}
+
+bool sampling_is_in_force(const struct json *asked, const struct json *told)
+{
+	if (json_is(asked, JSON_NUMBER) && json_is(told, JSON_NUMBER))
+		return fabs(told->number - asked->number) <= 1e-6 * fabs(asked->number);
+	return told != NULL && json_equal(asked, told);
 }
 
 struct json *sampling_field_unset(struct arena *arena, const struct sampling_field *field)

@@ -60,6 +60,7 @@ struct runtime_facts {
 	bool is_unloaded; /* a request would load the model first: a probe must not */
 	bool is_router; /* it asks another process for each model: a path that is about one names it */
 	bool is_remote; /* the model is computed on somebody else's machine, wherever the server is: nothing of it can be measured here */
+	struct json *ignored; /* our names of the sampling fields that it takes no notice of, where the adapter tells that; NULL: nothing was told of it */
 	const char *instance; /* the runtime's own name of what it has loaded; NULL: it has none, or several */
 	struct json *fields; /* {group: {field: {"value", "source", "basis"?}}}, or NULL; basis: where it is not reported */
 };
@@ -132,6 +133,9 @@ struct runtime_adapter {
 	const struct launch_flag *flags; /* what its command line tells of the record (launch.h); ends with {NULL}. NULL: nothing */
 	struct adapter_loading loading;
 	const struct sampling_field *sampling; /* ends with {NULL} */
+	/* It takes a value that cannot be without a word, for its default: a probe that generates finds out what it takes no notice of (facts->ignored),
+	 * and no field is tried with such a value. */
+	bool finds_ignored;
 	/* Why a value of a field that the kind has cannot be, beyond its range; NULL: it can. NULL: all can. The value is as sampling.h says; a seed is a number. */
 	const char *(*refuse_sampling)(const char *name, const struct json *value);
 
@@ -153,6 +157,8 @@ extern const struct runtime_adapter openai_adapter, vllm_adapter, llamacpp_adapt
 const struct sampling_field *adapter_sampling_field(const struct runtime_adapter *adapter, const char *name); /* NULL: this kind has none */
 /* Can this kind say it? The value was checked by sampling.h. fault->why follows upon the kind's name: "has no such field". */
 bool adapter_check_sampling(const struct runtime_adapter *adapter, const char *name, const struct json *value, struct sampling_fault *fault);
+/* Is what a runtime told as in force what it was asked for? It computes with 32 bits. NULL or another type: no. */
+bool sampling_is_in_force(const struct json *asked, const struct json *told);
 /* What is sent where nobody says anything; NULL: nothing. */
 struct json *sampling_field_unset(struct arena *arena, const struct sampling_field *field);
 

@@ -396,7 +396,7 @@ struct configuration *configuration_new(const struct configuration_input *input)
 	set_fingerprint(&writer, input->fingerprint);
 	if (input->ignored != NULL)
 		set_field(&writer, "G.ignored_parameters", json_copy(writer.arena, input->ignored), "measured",
-			  "values of a wrong type, which were taken without a word");
+			  runtime_adapter_get(input->config->kind)->finds_ignored ? "values of their own, which were not told as in force" : "values of a wrong type, which were taken without a word");
 	take_values(configuration);
 	return configuration;
 }

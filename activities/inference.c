@@ -101,14 +101,6 @@ struct json *inference_usage(const struct inference *inference, struct arena *ar
 	return json_count(usage) > 0 ? usage : NULL;
 }
 
-/* What was asked for and what is told as in force, as one: it computes with 32 bits, and calls 0 what we may call -1. */
-static bool is_in_force(const struct json *asked, const struct json *told, bool is_top_k)
-{
-	if (!json_is(told, JSON_NUMBER) || !json_is(asked, JSON_NUMBER))
-		return told == NULL || told->type != asked->type || json_equal(asked, told);
-	return fabs(told->number - asked->number) <= 1e-6 * fabs(asked->number) || (is_top_k && told->number <= 0 && asked->number <= 0);
-}
-
 /* What the runtime says was in force stands beside what was asked, and where the two differ is said (C76). */
 static void write_effective(struct inference *inference, struct json *record)
 {
@@ -121,9 +113,12 @@ static void write_effective(struct inference *inference, struct json *record)
 	json_set(arena, sampling, "effective", json_copy(arena, effective));
 	for (size_t i = 0; i < json_count(inference->sampling); i++) {
 		const struct json_member *member = &inference->sampling->object.members[i];
-		const struct json *told = json_get(effective, adapter_sampling_field(inference->runtime->adapter, member->name)->wire);
+		const struct json *asked = member->value, *told = json_get(effective, adapter_sampling_field(inference->runtime->adapter, member->name)->wire);
 
-		if (!is_in_force(member->value, told, strcmp(member->name, "topK") == 0))
+		/* What is told in another form cannot be compared. All is 0 and -1. */
+		if (told == NULL || told->type != asked->type || (strcmp(member->name, "topK") == 0 && asked->number <= 0 && told->number <= 0))
+			continue;
+		if (!sampling_is_in_force(asked, told))
 			json_add(arena, differs, json_text(arena, member->name));
 	}
 	if (json_count(differs) > 0)

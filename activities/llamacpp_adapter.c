@@ -302,6 +302,39 @@ static void read_adapters(struct bytes body, struct runtime_facts *facts)
 		facts_set(facts, "B.adapters", json_copy(facts->arena, list), "GET /lora-adapters");
 }
 
+/* A value of a wrong type is read as if it were not there, so none would tell anything: each field has a value of its own instead, which no server
+ * has by itself, and the answer says which are in force. For a token, when somebody asks for a probe. */
+static const char trial[] =
+	"{\"temperature\":0.77,\"dynatemp_range\":0.05,\"dynatemp_exponent\":1.3,\"top_p\":0.93,\"top_k\":17,\"min_p\":0.02,\"typical_p\":0.97,\"top_n_sigma\":5.5,"
+	"\"xtc_probability\":0.03,\"xtc_threshold\":0.13,\"mirostat\":2,\"mirostat_tau\":4.5,\"mirostat_eta\":0.15,\"min_keep\":2,\"samplers\":[\"top_k\",\"temperature\"],"
+	"\"seed\":20261130,\"n_predict\":1,\"stop\":[\"reprise probe\"],\"ignore_eos\":true,\"presence_penalty\":0.11,\"frequency_penalty\":0.12,\"repeat_penalty\":1.07,"
+	"\"repeat_last_n\":33,\"dry_multiplier\":0.21,\"dry_base\":1.8,\"dry_allowed_length\":3,\"dry_penalty_last_n\":31,\"prompt\":\"Hi\",\"stream\":false}";
+
+static struct json *make_trial(const struct runtime_facts *facts)
+{
+	struct json *body = json_parse(facts->arena, bytes_text(trial), JSON_STRICT, NULL, NULL);
+
+	if (facts_model(facts) != NULL) /* a router asks for it */
+		json_set_text(facts->arena, body, "model", facts_model(facts));
+	return body;
+}
+
+/* Of logit_bias and what makes another prompt it says nothing in the form in which it was asked. */
+static void read_trial(struct bytes body, struct runtime_facts *facts)
+{
+	const struct json *settings = json_get(probe_json(body, facts), "generation_settings"), *asked = make_trial(facts);
+
+	if (!json_is(settings, JSON_OBJECT))
+		return;
+	facts->ignored = json_array(facts->arena);
+	for (const struct sampling_field *field = sampling; field->ours != NULL; field++) {
+		const struct json *value = json_get(asked, field->wire), *told = json_get(settings, field->wire);
+
+		if (value != NULL && !sampling_is_in_force(value, told))
+			json_add(facts->arena, facts->ignored, json_text(facts->arena, field->ours));
+	}
+}
+
 const struct runtime_adapter llamacpp_adapter = {
 	.kind = "llamacpp",
 	.request_path = CHAT_PATH,
@@ -312,12 +345,14 @@ const struct runtime_adapter llamacpp_adapter = {
 			{.path = "/v1/models", .read = read_models},
 			{.path = "/props", .make_path = make_props_path, .read = read_props},
 			{.path = "/lora-adapters", .make_path = make_adapters_path, .read = read_adapters},
+			{.path = "/completion", .make_body = make_trial, .generates = true, .read = read_trial},
 		},
 	.count = {{.path = "/apply-template", .make_body = make_prompt, .read = read_prompt},
 		  {.path = "/tokenize", .make_body = make_tokens, .read = read_tokens}},
 	.bypass = {.name = "cache_prompt"},
 	.flags = flags,
 	.sampling = sampling,
+	.finds_ignored = true,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,
 	.read_event = chat_read_event,

@@ -781,11 +781,12 @@ static void ask(struct probe *probe, const char *path, const struct json *body)
 	deadline_start(probe->deadline, connect_limit(runtime));
 }
 
-/* A request for one token in which one field has a value of a type that it cannot have. */
+/* A request for one token in which one field has a value of a type that it cannot have: an object, or a text where it is one. */
 static struct json *make_trial(struct probe *probe, const char *field)
 {
 	struct arena *arena = &probe->arena;
 	const struct runtime *runtime = probe->runtime;
+	enum sampling_type type = sampling_rule_find(field)->type;
 	struct json *messages = json_array(arena), *message = json_object(arena), *sampling = json_object(arena), *wrong = json_object(arena);
 	struct inference_request request = {
 		.model = facts_model(&probe->facts),
@@ -800,7 +801,7 @@ static struct json *make_trial(struct probe *probe, const char *field)
 	json_add(arena, messages, message);
 	json_set_number(arena, sampling, "maxTokens", 1);
 	json_set_text(arena, wrong, "reprise", "probe");
-	json_set(arena, sampling, field, wrong);
+	json_set(arena, sampling, field, type == SAMPLING_OBJECT || type == SAMPLING_BIAS ? json_text(arena, "reprise probe") : wrong);
 	return runtime->adapter->make_request(arena, &request);
 }
 
@@ -836,7 +837,9 @@ static void next_step(struct probe *probe)
 		}
 		probe->index++;
 	}
-	if (!probe->thorough || probe->facts.is_unloaded) {
+	if (probe->thorough && adapter->finds_ignored)
+		probe->ignored = probe->facts.ignored;
+	if (!probe->thorough || probe->facts.is_unloaded || adapter->finds_ignored) {
 		finish_probe(probe);
 		return;
 	}

@@ -9,21 +9,25 @@ const DOCUMENT = 'Acme was founded in 1901. Acme is located in Brno.';
 const FACTS = 2;
 
 // options: of the simulator, of this kind. sent: where the request has its sampling, under which names. schema: where the schema stands.
-// record: fields that a probe has to find, and how. marker: a stream that lacks its end mark is no answer. replaced: options of another
+// ignored: fields that its simulator takes no notice of. record: fields that a probe has to find, and how. marker: a stream that lacks its end mark is no answer. replaced: options of another
 // runtime, and the field that shows it.
 const kinds = [
 	{
-		kind: 'openai', sent: { temperature: 0.5, top_p: 0.9, seed: 7, max_tokens: 900 }, schema: body => body.response_format.json_schema.schema,
+		kind: 'openai', ignored: ['topK', 'minP', 'repetitionPenalty', 'reasoningEffort', 'generationConfig'], sent: { temperature: 0.5, top_p: 0.9, seed: 7, max_tokens: 900 }, schema: body => body.response_format.json_schema.schema,
 		record: { 'A.runtime_version': 'reported', 'B.model_id': 'reported' }, marker: false,
 	},
 	{
-		kind: 'llamacpp', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, max_tokens: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0, cache_prompt: true },
+		kind: 'llamacpp', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, n_predict: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0, cache_prompt: true,
+			dynatemp_range: 0, dynatemp_exponent: 1, typical_p: 1, top_n_sigma: -1, xtc_probability: 0, xtc_threshold: 0.1, mirostat: 0, mirostat_tau: 5, mirostat_eta: 0.1, min_keep: 0,
+			samplers: ['penalties', 'dry', 'top_n_sigma', 'top_k', 'typ_p', 'top_p', 'min_p', 'xtc', 'temperature'], ignore_eos: false, repeat_last_n: 64,
+			dry_multiplier: 0, dry_base: 1.75, dry_allowed_length: 2, dry_penalty_last_n: 64 },
 		schema: body => body.response_format.json_schema.schema, counts: true, marker: true,
 		record: { 'A.runtime_version': 'reported', 'A.runtime_commit': 'reported', 'B.chat_template_sha256': 'reported', 'C.context_length': 'reported', 'C.parallel': 'reported', 'C.sampling_defaults': 'reported', 'C.structured_backend': 'reported' },
 		replaced: { version: 'b7000-ffffff1' }, shows: 'A.runtime_version',
 	},
 	{
-		kind: 'vllm', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, max_tokens: 900, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+		kind: 'vllm', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, max_tokens: 900, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0,
+			min_tokens: 0, ignore_eos: false, include_stop_str_in_output: false, include_reasoning: true },
 		schema: body => body.response_format.json_schema.schema, counts: true, marker: true,
 		record: { 'A.runtime_version': 'reported', 'B.model_id': 'reported', 'C.context_length': 'reported', 'C.cache_flags': 'reported' },
 		faults: { errorEvent: 'unreachable' }, // its engine has died
@@ -31,13 +35,14 @@ const kinds = [
 	},
 	{
 		kind: 'ollama', options: { loaded: true }, place: body => body.options, weights: 'reported',
-		sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, num_predict: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0, num_ctx: 8192 },
+		sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, num_predict: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0, num_ctx: 8192, typical_p: 1, repeat_last_n: 64, stop: [] },
 		schema: body => body.format, marker: true,
 		record: { 'A.runtime_version': 'reported', 'B.weights_digest': 'reported', 'B.arch': 'reported', 'B.quantisation': 'reported', 'B.chat_template_sha256': 'reported', 'C.context_length': 'reported', 'C.offload': 'reported' },
 		replaced: { revision: '2' }, shows: 'B.weights_digest',
 	},
 	{
-		kind: 'sglang', sent: { temperature: 0.5, top_p: 0.9, top_k: -1, min_p: 0, seed: 7, max_tokens: 900, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+		kind: 'sglang', sent: { temperature: 0.5, top_p: 0.9, top_k: -1, min_p: 0, seed: 7, max_tokens: 900, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0,
+			min_tokens: 0, ignore_eos: false, no_stop_trim: false },
 		schema: body => body.response_format.json_schema.schema, marker: true,
 		record: { 'A.runtime_version': 'reported', 'C.kernels': 'reported', 'C.cache_flags': 'reported', 'C.determinism_switch': 'reported', 'C.structured_backend': 'reported' },
 		replaced: { version: '0.5.9', deterministic: true }, shows: 'C.determinism_switch',
@@ -115,7 +120,7 @@ for (const row of kinds) {
 		}
 		equal(probe.configuration.A.runtime_kind.value, row.kind, 'kind');
 		equal(probe.configuration.B.weights_digest?.basis, row.weights ?? 'unknown', 'weights');
-		check(Array.isArray(probe.configuration.G.ignored_parameters.value), 'what it takes no notice of');
+		equal(probe.configuration.G.ignored_parameters.value, row.ignored ?? [], 'what it takes no notice of');
 		for (const verb of [['runtime', 'probe', 'r'], ['provenance', 'show', probe.digest]]) {
 			const shown = cli('--socket', daemon.socket, ...verb);
 			equal(shown.code, 0, shown.stderr);
@@ -253,7 +258,8 @@ async function startFake(how) {
 			const refused = (how.refuses ?? []).filter(field => body[field] !== undefined);
 			if (refused.length > 0)
 				return json(422, { detail: `Unsupported fields in the request: {${refused.map(field => `'${field}'`).join(', ')}}` });
-			const bad = (how.reads ?? []).find(field => typeof body[field] === 'object' && !Array.isArray(body[field]));
+			const objects = ['logit_bias', 'chat_template_kwargs'];
+			const bad = (how.reads ?? []).find(field => body[field] !== undefined && (objects.includes(field) ? typeof body[field] !== 'object' : typeof body[field] === 'object' && !Array.isArray(body[field])));
 			if (bad)
 				return json(400, { error: { message: `${bad} must be a number`, type: 'BadRequestError', param: bad, code: 400 } });
 			response.writeHead(200, { 'Content-Type': 'text/event-stream' });
@@ -287,15 +293,15 @@ for (const [sentence, how, outcome, requests] of guards)
 	});
 
 await test('sampling fields that are taken no notice of are found by a probe, and by no other request', async () => {
-	const fake = await startFake({ reads: ['temperature', 'top_p', 'seed', 'max_tokens', 'stop', 'presence_penalty', 'frequency_penalty', 'repetition_penalty', 'reasoning_effort'] });
+	const fake = await startFake({ reads: ['temperature', 'top_p', 'seed', 'max_tokens', 'stop', 'presence_penalty', 'frequency_penalty', 'repetition_penalty', 'reasoning_effort', 'min_tokens', 'stop_token_ids', 'include_stop_str_in_output', 'logit_bias', 'bad_words', 'thinking_token_budget', 'include_reasoning', 'chat_template_kwargs'] });
 	const daemon = await new Daemon('runtimes-ignored', { runtimes: runtimeOf({ kind: 'vllm' }, fake.url) }).start();
 	await until('it was asked', async () => (await daemon.get('/v1/runtimes')).runtimes[0].configuration !== undefined);
 	equal(fake.seen.length, 0, 'requests of the start');
 	const before = (await daemon.get('/v1/runtimes')).runtimes[0].configuration;
 	const probe = await daemon.post('/v1/runtimes/r/probe', {}, 200);
-	equal(probe.configuration.G.ignored_parameters.value, ['topK', 'minP'], 'ignored');
+	equal(probe.configuration.G.ignored_parameters.value, ['topK', 'minP', 'ignoreEos', 'allowedTokenIds'], 'ignored');
 	equal(probe.digest, before, 'what was observed beside it is no part of the configuration');
-	equal((await daemon.get(`/v1/provenance/${probe.digest}`)).record.G.ignored_parameters.value, ['topK', 'minP'], 'the record that is kept');
+	equal((await daemon.get(`/v1/provenance/${probe.digest}`)).record.G.ignored_parameters.value, ['topK', 'minP', 'ignoreEos', 'allowedTokenIds'], 'the record that is kept');
 	const { id, facts: [fact] } = await extract(daemon);
 	const shown = cli('--socket', daemon.socket, 'fact', 'show', fact.id).stdout;
 	match(shown, /^runtime +r, model reprise-sim +\(unattested: its weights are not known\)$/m, 'a fact afterwards');

@@ -426,6 +426,42 @@ START_TEST(effective_sampling_is_read)
 }
 END_TEST
 
+/* llama.cpp tells which of a trial's values are in force: those that it does not, or tells otherwise, it took no notice of. A server that tells none
+ * says nothing of any. */
+START_TEST(a_trial_finds_what_is_ignored)
+{
+	const struct adapter_probe *probe = NULL;
+	struct runtime_facts facts = {.arena = &arena};
+	struct json *body, *told = json_object(&arena);
+
+	ck_assert(llamacpp_adapter.finds_ignored);
+	for (size_t i = 0; i < ADAPTER_PROBES_MAX; i++)
+		if (llamacpp_adapter.probes[i].generates)
+			probe = &llamacpp_adapter.probes[i];
+	ck_assert_ptr_nonnull(probe);
+	body = probe->make_body(&facts);
+	ck_assert_double_eq(json_get_number(body, "n_predict", 0), 1);
+	for (const struct sampling_field *field = llamacpp_adapter.sampling; field->ours != NULL; field++) {
+		/* No value of the trial is one that is sent unasked, or is in force anyway. */
+		if (field->unset != NULL && json_get(body, field->wire) != NULL)
+			ck_assert_msg(!sampling_is_in_force(json_get(body, field->wire), sampling_field_unset(&arena, field)), "%s", field->wire);
+		ck_assert_msg((field->unset != NULL || strcmp(field->ours, "stop") == 0) == (json_get(body, field->wire) != NULL), "%s", field->wire);
+	}
+	probe->read(bytes_text("{\"error\":\"no\"}"), &facts);
+	ck_assert_ptr_null(facts.ignored);
+
+	json_set(&arena, told, "generation_settings", json_copy(&arena, body));
+	probe->read(json_print_arena(told, &arena), &facts);
+	ck_assert_str_eq(print(facts.ignored), "[]");
+	json_set_number(&arena, json_get(told, "generation_settings"), "temperature", (double)0.77f);
+	json_set_number(&arena, json_get(told, "generation_settings"), "top_k", 40);
+	json_remove(json_get(told, "generation_settings"), "top_n_sigma");
+	json_set(&arena, json_get(told, "generation_settings"), "samplers", parse("[\"temperature\",\"top_k\"]"));
+	probe->read(json_print_arena(told, &arena), &facts);
+	ck_assert_str_eq(print(facts.ignored), "[\"topK\",\"topNSigma\",\"samplers\"]");
+}
+END_TEST
+
 /* JSON that comes with status 200 and is no answer is not one without words. */
 START_TEST(an_answer_has_a_message)
 {
@@ -1091,6 +1127,7 @@ int main(void)
 	tcase_add_loop_test(tests, thoughts_are_no_text, 0, COUNT_OF(thoughts));
 	tcase_add_test(tests, what_is_told_is_bounded);
 	tcase_add_test(tests, effective_sampling_is_read);
+	tcase_add_test(tests, a_trial_finds_what_is_ignored);
 	tcase_add_test(tests, an_answer_has_a_message);
 	tcase_add_loop_test(tests, errors_have_one_taxonomy, 0, COUNT_OF(errors));
 	tcase_add_test(tests, events_may_be_called_error);
