@@ -27,7 +27,7 @@ static const struct sampling_field sampling[] = {
 	{"samplers", "samplers", SAMPLERS},
 	{"seed", "seed", "0"},
 	{"maxTokens", "n_predict", "-1"}, /* to the end of the context; its own name, since another one may be in the server's arguments */
-	{"stop", "stop", NULL},
+	{"stop", "stop", "[]"},
 	{"ignoreEos", "ignore_eos", "false"},
 	{"presencePenalty", "presence_penalty", "0"},
 	{"frequencyPenalty", "frequency_penalty", "0"},

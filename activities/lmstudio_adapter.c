@@ -14,7 +14,7 @@ static const struct sampling_field sampling[] = {
 	{"topK", "top_k", "0"},
 	{"seed", "seed", "0"},
 	{"maxTokens", "max_tokens", "-1"},
-	{"stop", "stop", NULL},
+	{"stop", "stop", "[]"}, /* else a preset's would hold */
 	{"presencePenalty", "presence_penalty", "0"},
 	{"frequencyPenalty", "frequency_penalty", "0"},
 	{"repetitionPenalty", "repeat_penalty", "1"},

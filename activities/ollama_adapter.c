@@ -19,7 +19,7 @@ static const struct sampling_field sampling[] = {
 	{"typicalP", "typical_p", "1"},
 	{"seed", "seed", "0"},
 	{"maxTokens", "num_predict", "-1"},
-	{"stop", "stop", NULL},
+	{"stop", "stop", "[]"}, /* else a Modelfile's would hold */
 	{"presencePenalty", "presence_penalty", "0"},
 	{"frequencyPenalty", "frequency_penalty", "0"},
 	{"repetitionPenalty", "repeat_penalty", "1"},
@@ -52,7 +52,7 @@ static const char *refuse_sampling(const char *name, const struct json *value)
 
 static struct json *make_options(struct arena *arena, const struct inference_request *request)
 {
-	struct json *options = json_object(arena), *stop;
+	struct json *options = json_object(arena);
 
 	for (const struct sampling_field *field = sampling; field->ours != NULL; field++) {
 		const struct json *value = json_get(request->sampling, field->ours);
@@ -62,9 +62,6 @@ static struct json *make_options(struct arena *arena, const struct inference_req
 	}
 	chat_map_top_k(arena, options, 0);
 	chat_list_texts(arena, options, "stop");
-	stop = json_get(options, "stop");
-	if (stop == NULL)
-		json_set(arena, options, "stop", json_array(arena)); /* else a Modelfile's would hold */
 	json_set_number(arena, options, "num_ctx", request->context_length > 0 ? request->context_length : CONTEXT_LENGTH);
 	return options;
 }

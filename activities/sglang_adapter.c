@@ -11,7 +11,7 @@ static const struct sampling_field sampling[] = {
 	{"seed", "seed", "0"},
 	{"maxTokens", "max_tokens", NULL}, /* none: to the end of the context */
 	{"minTokens", "min_tokens", "0"},
-	{"stop", "stop", NULL},
+	{"stop", "stop", "[]"},
 	{"stopTokenIds", "stop_token_ids", NULL},
 	{"stopRegex", "stop_regex", NULL},
 	{"keepStop", "no_stop_trim", "false"},

@@ -14,7 +14,7 @@ static const struct sampling_field sampling[] = {
 	{"seed", "seed", "0"},
 	{"maxTokens", "max_tokens", NULL}, /* none: to the end of the context */
 	{"minTokens", "min_tokens", "0"},
-	{"stop", "stop", NULL},
+	{"stop", "stop", "[]"},
 	{"stopTokenIds", "stop_token_ids", NULL},
 	{"keepStop", "include_stop_str_in_output", "false"},
 	{"ignoreEos", "ignore_eos", "false"},

@@ -20,14 +20,14 @@ const kinds = [
 		kind: 'llamacpp', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, n_predict: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0, cache_prompt: true,
 			dynatemp_range: 0, dynatemp_exponent: 1, typical_p: 1, top_n_sigma: -1, xtc_probability: 0, xtc_threshold: 0.1, mirostat: 0, mirostat_tau: 5, mirostat_eta: 0.1, min_keep: 0,
 			samplers: ['penalties', 'dry', 'top_n_sigma', 'top_k', 'typ_p', 'top_p', 'min_p', 'xtc', 'temperature'], ignore_eos: false, repeat_last_n: 64,
-			dry_multiplier: 0, dry_base: 1.75, dry_allowed_length: 2, dry_penalty_last_n: 64 },
+			dry_multiplier: 0, dry_base: 1.75, dry_allowed_length: 2, dry_penalty_last_n: 64, stop: [] },
 		schema: body => body.response_format.json_schema.schema, counts: true, marker: true,
 		record: { 'A.runtime_version': 'reported', 'A.runtime_commit': 'reported', 'B.chat_template_sha256': 'reported', 'C.context_length': 'reported', 'C.parallel': 'reported', 'C.sampling_defaults': 'reported', 'C.structured_backend': 'reported' },
 		replaced: { version: 'b7000-ffffff1' }, shows: 'A.runtime_version',
 	},
 	{
 		kind: 'vllm', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, max_tokens: 900, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0,
-			min_tokens: 0, ignore_eos: false, include_stop_str_in_output: false, include_reasoning: true },
+			min_tokens: 0, ignore_eos: false, include_stop_str_in_output: false, include_reasoning: true, stop: [] },
 		schema: body => body.response_format.json_schema.schema, counts: true, marker: true,
 		record: { 'A.runtime_version': 'reported', 'B.model_id': 'reported', 'C.context_length': 'reported', 'C.cache_flags': 'reported' },
 		faults: { errorEvent: 'unreachable' }, // its engine has died
@@ -42,13 +42,13 @@ const kinds = [
 	},
 	{
 		kind: 'sglang', sent: { temperature: 0.5, top_p: 0.9, top_k: -1, min_p: 0, seed: 7, max_tokens: 900, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0,
-			min_tokens: 0, ignore_eos: false, no_stop_trim: false },
+			min_tokens: 0, ignore_eos: false, no_stop_trim: false, stop: [] },
 		schema: body => body.response_format.json_schema.schema, marker: true,
 		record: { 'A.runtime_version': 'reported', 'C.kernels': 'reported', 'C.cache_flags': 'reported', 'C.determinism_switch': 'reported', 'C.structured_backend': 'reported' },
 		replaced: { version: '0.5.9', deterministic: true }, shows: 'C.determinism_switch',
 	},
 	{
-		kind: 'lmstudio', options: { loaded: true }, sent: { temperature: 0.5, top_p: 0.9, top_k: 0, seed: 7, max_tokens: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
+		kind: 'lmstudio', options: { loaded: true }, sent: { stop: [], temperature: 0.5, top_p: 0.9, top_k: 0, seed: 7, max_tokens: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
 		schema: body => body.response_format.json_schema.schema, marker: true,
 		record: { 'A.runtime_version': 'reported', 'A.engine': 'reported', 'B.arch': 'reported', 'B.quantisation': 'reported', 'C.context_length': 'reported', 'C.load_config': 'reported', 'C.parallel': 'reported' },
 		learns: true,
