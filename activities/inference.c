@@ -1325,11 +1325,9 @@ static void write_sampling(struct inference *inference)
 	inference->sampling_sent = json_copy(arena, inference->sampling);
 	if (json_get(inference->sampling, "seed") != NULL)
 		json_set(arena, inference->sampling_sent, "seed", json_printf(arena, "%.0f", json_get_number(inference->sampling, "seed", 0)));
-	for (size_t i = 0; i < json_count(inference->sampling); i++) {
-		const struct json_member *member = &inference->sampling->object.members[i];
-
-		json_set_text(arena, wire, member->name, adapter_sampling_field(inference->runtime->adapter, member->name)->wire);
-	}
+	for (const struct sampling_field *field = inference->runtime->adapter->sampling; field->ours != NULL; field++)
+		if (json_get(inference->sampling, field->ours) != NULL)
+			json_set_text(arena, wire, field->ours, field->wire);
 	json_set(arena, record, "asked", inference->sampling_sent);
 	json_set(arena, record, "sentAs", wire);
 	json_set(arena, work_record(inference->work), "sampling", record);
