@@ -7,6 +7,7 @@
 
 #include "activities/runtime.h"
 #include "activities/secrets.h"
+#include "workflow/base/budget.h"
 #include "workflow/base/failure.h"
 #include "workflow/base/list.h"
 #include "workflow/base/spent.h"
@@ -80,6 +81,7 @@ struct activity {
 	unsigned depth; /* ACTIVITY_RUN: how many runs are around this one */
 	bool is_kill; /* when it is cancelled: because its run was killed */
 	const struct json *with; /* evaluated arguments */
+	struct budget_claim claim; /* in the budget of its run; the caller joins and leaves it */
 	activity_done_cb on_done;
 	void *owner;
 

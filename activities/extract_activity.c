@@ -74,8 +74,9 @@ static void fail(struct extract_work *own, enum failure_class failure, const cha
 {
 	char copy[ACTIVITY_DETAIL_MAX];
 
-	/* Where no attempt is left the engine takes this as the section's result: "could not ask" is not "no facts" (C85). */
-	if (own->may_continue)
+	/* Where no attempt is left the engine takes this as the section's result: "could not ask" is not "no facts" (C85). But a run without budget is to
+	 * stop, and to be gone on with, before each of its sections has "failed". */
+	if (own->may_continue && failure != FAILURE_BUDGET)
 		own->work.activity->result.output = make_output(own, "failed", failure_name(failure));
 	detail_set(copy, "%s", detail); /* detail may lie in what is freed now */
 	work_finish(&own->work, failure, "%s", copy);

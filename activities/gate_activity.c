@@ -118,10 +118,12 @@ static void on_done(struct inference *inference)
 		work_finish(&own->work, FAILURE_NONE, "%s", "");
 		return;
 	}
-	/* Where no attempt is left this is what the ask gave. */
-	struct json *output = make_output(own, failure_name(inference->failure));
-	json_set_text(&activity->arena, output, "detail", inference->detail);
-	activity->result.output = output;
+	/* Where no attempt is left this is what the ask gave; a budget says nothing of the runtime, so the run stops. */
+	if (inference->failure != FAILURE_BUDGET) {
+		struct json *output = make_output(own, failure_name(inference->failure));
+		json_set_text(&activity->arena, output, "detail", inference->detail);
+		activity->result.output = output;
+	}
 	detail_set(detail, "%s", inference->detail); /* it lies in what is freed now */
 	work_finish(&own->work, inference->failure, "%s", detail);
 }

@@ -1121,7 +1121,37 @@ static void begin_request(struct inference *inference)
 /* ---- Counting the prompt ---- */
 
 static void count_step(struct inference *inference);
-static void queue(struct inference *inference);
+static void queue_again(struct inference *inference);
+
+static void fail_budget(struct inference *inference);
+static void await_budget(struct inference *inference);
+
+/* Tokens that it may take at most, as far as that is known: of an answer without maxTokens it never is. */
+static int64_t tokens_wanted(const struct inference *inference)
+{
+	return inference->slot.tokens + (inference->counted_tokens > 0 ? (int64_t)inference->counted_tokens : 0);
+}
+
+/* With the prompt counted it may be more than it was when the call was let in. False: it has failed, or waits for others of its run, without its slot. */
+static bool fits_budget(struct inference *inference)
+{
+	struct budget_claim *claim = &inference->work->activity->claim;
+
+	if (claim->budget == NULL || inference->counted_tokens <= 0)
+		return true;
+	switch (budget_ask(claim, tokens_wanted(inference))) {
+	case BUDGET_GRANTED:
+		return true;
+	case BUDGET_WAITS:
+		await_budget(inference);
+		return false;
+	case BUDGET_REFUSED:
+		leave_wire(inference);
+		fail_budget(inference);
+		return false;
+	}
+	return false;
+}
 
 /* Counted or not: now it is sent, unless it cannot fit. */
 static void end_counting(struct inference *inference)
@@ -1135,11 +1165,12 @@ static void end_counting(struct inference *inference)
 		     inference->counted_tokens, length);
 		return;
 	}
+	if (!fits_budget(inference))
+		return;
 	/* Only now is known how much it may take in all: with that in hand it waits its turn, or is refused. */
 	if (counted > 0 && !slot_queue_reserve(&inference->runtime->queue, &inference->slot, counted < SPENT_TOKENS_MAX ? (int64_t)counted : SPENT_TOKENS_MAX)) {
-		leave_wire(inference);
 		inference->on_slot = inference_send; /* all else is there */
-		queue(inference);
+		queue_again(inference);
 		return;
 	}
 	begin_request(inference);
@@ -1267,9 +1298,8 @@ static void write_waited(struct inference *inference)
 		json_set(arena, work_record(inference->work), "waitedUs", waited);
 }
 
-static void on_slot(struct slot *slot)
+static void leave_queue(struct inference *inference)
 {
-	struct inference *inference = CONTAINER_OF(slot, struct inference, slot);
 	struct work *work = inference->work;
 	struct activity_result *result = &work->activity->result;
 
@@ -1278,6 +1308,13 @@ static void on_slot(struct slot *slot)
 	work->queued = false;
 	stage_enter(work, &result->stages.dispatch);
 	result->queued_us = (uint64_t)result->stages.queue;
+}
+
+static void on_slot(struct slot *slot)
+{
+	struct inference *inference = CONTAINER_OF(slot, struct inference, slot);
+
+	leave_queue(inference);
 	write_waited(inference);
 	inference->state = INFERENCE_PREPARING;
 	inference->on_slot(inference);
@@ -1287,16 +1324,10 @@ static void on_slot(struct slot *slot)
 static void on_lost(struct slot *slot, enum failure_class failure, const char *detail)
 {
 	struct inference *inference = CONTAINER_OF(slot, struct inference, slot);
-	struct work *work = inference->work;
-	struct activity_result *result = &work->activity->result;
 
 	switch (inference->state) {
 	case INFERENCE_QUEUED:
-		if (work->queued)
-			work->activities->queued--;
-		work->queued = false;
-		stage_enter(work, &result->stages.dispatch);
-		result->queued_us = (uint64_t)result->stages.queue;
+		leave_queue(inference);
 		break;
 	case INFERENCE_CONFIGURING:
 		runtime_give_up(&inference->wait);
@@ -1356,14 +1387,68 @@ void inference_require(struct inference *inference, const struct json *required)
 	inference->slot.solo_last = true;
 }
 
-static void queue(struct inference *inference)
+static void fail_budget(struct inference *inference)
+{
+	budget_explain(&inference->work->activity->claim, tokens_wanted(inference), inference->detail, sizeof(inference->detail));
+	inference->failure = FAILURE_BUDGET;
+	finish(inference);
+}
+
+static void on_budget(struct budget_claim *claim, bool granted)
+{
+	struct work *work = CONTAINER_OF(claim, struct activity, claim)->work;
+	struct inference *inference = work->inference;
+
+	if (granted) {
+		runtime_queue(inference->runtime, &inference->slot);
+		return;
+	}
+	leave_queue(inference);
+	fail_budget(inference);
+}
+
+static void begin_waiting(struct inference *inference)
 {
 	struct work *work = inference->work;
 
 	inference->state = INFERENCE_QUEUED;
+	work->inference = inference;
+	work->activity->claim.on_turn = on_budget;
 	work->queued = true;
 	work->activities->queued++;
 	stage_enter(work, &work->activity->result.stages.queue);
+}
+
+/* A place in its run's budget comes first: nobody is to hold a slot, or be ahead of others, who may not begin. */
+static void queue(struct inference *inference)
+{
+	begin_waiting(inference);
+	switch (budget_ask(&inference->work->activity->claim, tokens_wanted(inference))) {
+	case BUDGET_GRANTED:
+		on_budget(&inference->work->activity->claim, true);
+		break;
+	case BUDGET_WAITS:
+		break;
+	case BUDGET_REFUSED:
+		on_budget(&inference->work->activity->claim, false);
+		break;
+	}
+}
+
+/* Its slot is another's until there is room in the budget; then it has its turn once more, with what it knows of its prompt. */
+static void await_budget(struct inference *inference)
+{
+	leave_wire(inference);
+	end_recheck(inference);
+	inference->on_slot = inference_send;
+	begin_waiting(inference);
+}
+
+/* Its place in the budget it keeps. */
+static void queue_again(struct inference *inference)
+{
+	leave_wire(inference);
+	begin_waiting(inference);
 	runtime_queue(inference->runtime, &inference->slot);
 }
 
@@ -1391,8 +1476,7 @@ void inference_start(struct inference *inference)
 void inference_wait_again(struct inference *inference)
 {
 	CHECK(inference->state == INFERENCE_PREPARING);
-	leave_wire(inference);
-	queue(inference);
+	queue_again(inference);
 }
 
 void inference_send(struct inference *inference)
@@ -1436,6 +1520,8 @@ void inference_cancel(struct inference *inference)
 		runtime_give_up(&inference->wait);
 	stop_counting(inference);
 	end_recheck(inference);
+	if (inference->state == INFERENCE_QUEUED)
+		budget_withdraw(&work->activity->claim);
 	if (inference->state == INFERENCE_SENT) {
 		transfer_cancel(&inference->transfer);
 		if (result->active_from_us != 0)

@@ -46,6 +46,7 @@ struct work {
 	bool cancelled;
 	enum failure_class cancel_class;
 	bool queued; /* counted in activities->queued: not yet at a slot of its runtime */
+	struct inference *inference; /* that may wait for a place in its run's budget; NULL: none does */
 	long connections; /* opened for this attempt; -1: none was asked for */
 };
 

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "workflow/base/budget.h"
 #include "workflow/base/check.h"
 #include "workflow/base/id.h"
 #include "workflow/base/time.h"
@@ -392,6 +393,35 @@ int command_check_fact_id(struct command *command, const char *id)
 	if (len >= FACT_PREFIX_MIN && len <= DIGEST_HEX_LEN && strspn(id, "0123456789abcdef") == len)
 		return STATUS_OK;
 	return command_fail(command, STATUS_USAGE, "reprise fact list -o ids shows them whole", "'%s' is no fact's id: %d to %d digits of 0-9 a-f", id, FACT_PREFIX_MIN, DIGEST_HEX_LEN);
+}
+
+int command_read_budget(struct command *command, struct json *body)
+{
+	static const char usage[] = "--budget tokens=N,seconds=N: either or both, whole numbers";
+	const char *text = command_option(command, "budget");
+	struct json *budget = json_object(&command->arena);
+	struct budget_amount limit;
+	struct error error;
+
+	if (text == NULL)
+		return STATUS_OK;
+	for (const char *at = text;; at++) {
+		const char *equals = strchr(at, '=');
+		char *end;
+		if (equals == NULL || equals[1] < '0' || equals[1] > '9' || json_get_len(budget, at, (size_t)(equals - at)) != NULL)
+			return command_fail(command, STATUS_USAGE, usage, "--budget %s: '%s' is no member of a budget with its number, or there twice", text, at);
+		double number = (double)strtoull(equals + 1, &end, 10);
+		if (!utf8_valid((struct bytes){(const uint8_t *)at, (size_t)(equals - at)}, NULL) || (*end != '\0' && *end != ','))
+			return command_fail(command, STATUS_USAGE, usage, "--budget %s: '%s' is no member of a budget with its number", text, at);
+		json_set_len(&command->arena, budget, at, (size_t)(equals - at), json_number(&command->arena, number));
+		at = end;
+		if (*at == '\0')
+			break;
+	}
+	if (budget_read(budget, &limit, &error) != 0)
+		return command_fail(command, STATUS_USAGE, usage, "--%s", error.message);
+	json_set(&command->arena, body, "budget", budget);
+	return STATUS_OK;
 }
 
 int command_read_pairs(struct command *command, const char *name, struct json **pairs)

@@ -117,6 +117,8 @@ int command_check_run_id(struct command *command, const char *id);
 int command_check_fact_id(struct command *command, const char *id);
 /* Repeated K=V options as an object; NULL when there are none. */
 int command_read_pairs(struct command *command, const char *name, struct json **pairs);
+/* --budget tokens=N,seconds=N, either or both, as the member `budget` of a body; nothing where it was not given. */
+int command_read_budget(struct command *command, struct json *body);
 /* A DEFINITION file, with its `file:` resources inlined. Problems are told with file, line and column. */
 int command_load_definition(struct command *command, const char *path, const struct json **document, struct bytes *source, bool *inlined);
 /* The same, but gives the problems (JSON objects with `file`) instead of telling them; *good says whether it can be used. */

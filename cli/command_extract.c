@@ -271,7 +271,7 @@ int command_extract(struct command *command)
 
 	if (id != NULL && !id_valid(id))
 		return command_fail(command, STATUS_USAGE, NULL, "--id %s: an id is 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
-	if ((status = command_duration(command, "timeout", &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK ||
+	if ((status = command_duration(command, "timeout", &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK || (status = command_read_budget(command, body)) != STATUS_OK ||
 	    (status = command_read_named(command, "document", path, COMMAND_FILE_MAX, "COMMAND_FILE_MAX", &document)) != STATUS_OK)
 		return status;
 	if (schema == NULL)

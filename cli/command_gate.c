@@ -218,7 +218,7 @@ int command_gate(struct command *command)
 
 	if (id != NULL && !id_valid(id))
 		return command_fail(command, STATUS_USAGE, NULL, "--id %s: an id is 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
-	if ((status = command_duration(command, "timeout", &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK ||
+	if ((status = command_duration(command, "timeout", &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK || (status = command_read_budget(command, body)) != STATUS_OK ||
 	    (status = read_request(command, &request)) != STATUS_OK || (status = make_input(command, runtime, request, &input)) != STATUS_OK)
 		return status;
 	if ((status = check_runtime(command, runtime)) != STATUS_OK)

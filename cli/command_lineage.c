@@ -12,7 +12,7 @@ int command_retry(struct command *command)
 	int64_t timeout_ms;
 	int worst = STATUS_OK, status = command_read_wait(command, &timeout_ms);
 
-	if (status != STATUS_OK || (status = command_read_ids(command, 0, &ids, &count)) != STATUS_OK)
+	if (status != STATUS_OK || (status = command_read_budget(command, body)) != STATUS_OK || (status = command_read_ids(command, 0, &ids, &count)) != STATUS_OK)
 		return status;
 	if (reason != NULL && !utf8_valid(bytes_text(reason), NULL))
 		return command_fail(command, STATUS_USAGE, NULL, "--reason: not UTF-8");
@@ -106,7 +106,8 @@ int command_fork(struct command *command)
 	int64_t timeout_ms;
 	int status = command_read_wait(command, &timeout_ms);
 
-	if (status != STATUS_OK || (status = command_check_run_id(command, of)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK)
+	if (status != STATUS_OK || (status = command_check_run_id(command, of)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK ||
+	    (status = command_read_budget(command, body)) != STATUS_OK)
 		return status;
 	if (from == NULL)
 		return command_fail(command, STATUS_USAGE, arena_printf(arena, "reprise show %s lists its tasks", of), "--from TASK is needed: the task that the fork begins with");

@@ -48,7 +48,7 @@ int command_submit(struct command *command)
 		return command_fail(command, STATUS_USAGE, NULL, "standard input cannot be both the definition and the input");
 	if (id != NULL && !id_valid(id))
 		return command_fail(command, STATUS_USAGE, NULL, "--id %s: an id is 1 to %d of A-Z a-z 0-9 . _ -", id, ID_LEN_MAX);
-	if ((status = command_read_wait(command, &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK ||
+	if ((status = command_read_wait(command, &timeout_ms)) != STATUS_OK || (status = command_read_pairs(command, "label", &labels)) != STATUS_OK || (status = command_read_budget(command, body)) != STATUS_OK ||
 	    (input_text != NULL && (status = command_read_value(command, "--input", input_text, &input)) != STATUS_OK) ||
 	    (status = choose_definition(command, body)) != STATUS_OK)
 		return status;

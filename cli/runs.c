@@ -224,6 +224,17 @@ static const char *iteration_text(struct arena *arena, const struct json *iterat
 	return result;
 }
 
+/* To the millisecond: more of a second nobody reads. */
+static const char *number_text(struct arena *arena, double number)
+{
+	return number == (double)(long long)number ? arena_printf(arena, "%.0f", number) : arena_printf(arena, "%.3f", number);
+}
+
+static const char *limit_text(struct arena *arena, const struct json *budget, const char *name)
+{
+	return json_get(budget, name) != NULL ? arena_printf(arena, " of %s", number_text(arena, json_get_number(budget, name, 0))) : "";
+}
+
 void run_print(struct command *command, const struct json *run)
 {
 	struct output *output = &command->output;
@@ -264,6 +275,10 @@ void run_print(struct command *command, const struct json *run)
 	if (run_has_overhead(run))
 		output_line(output, "overhead  %s outside the activities (%s in them, %s waiting)", text_milliseconds(arena, json_get_number(overhead, "overheadMs", 0)),
 			    text_milliseconds(arena, json_get_number(overhead, "activityMs", 0)), text_milliseconds(arena, json_get_number(overhead, "queuedMs", 0)));
+	const struct json *budget = json_get(run, "budget"), *spent = json_get(run, "spent");
+	if (spent != NULL)
+		output_line(output, "spent     %s tokens%s, %s seconds%s", number_text(arena, json_get_number(spent, "tokens", 0)), limit_text(arena, budget, "tokens"),
+			    number_text(arena, json_get_number(spent, "seconds", 0)), limit_text(arena, budget, "seconds"));
 	if (json_count(json_get(run, "facts")) > 0)
 		output_line(output, "facts     %.0f  (reprise fact list --run %s)", (double)json_count(json_get(run, "facts")) + json_get_number(run, "factsLeftOut", 0), json_get_text(run, "id"));
 

@@ -4,6 +4,8 @@
 
 #define END {NULL, 0, NULL, NULL, false}
 #define LABEL {"label", 'l', "K=V", "a label", true}
+#define BUDGET                                                                                                                                    \
+	{"budget", 0, "tokens=N,seconds=N", "what the run may use of models, either or both; a call past it faults the run, and reprise retry --budget goes on", false}
 #define TIMEOUT {"timeout", 0, "D", "wait no longer than this (30s, 5m, PT1H); past it exit 7", false}
 #define RUNTIME {"runtime", 'r', "NAME", "a runtime of the daemon's configuration; may be left out where there is one", false}
 #define TRUST                                                                                                     \
@@ -24,6 +26,7 @@ static const struct option_rule submit_options[] = {
 	{"input", 'i', "JSON", "the input: JSON, @FILE, or - for standard input (default null)", false},
 	{"id", 0, "ID", "the run's id: 1 to 64 of A-Z a-z 0-9 . _ - (default: a new one). Same id and content: the same run", false},
 	LABEL,
+	BUDGET,
 	{"wait", 0, NULL, "wait until the run has ended; the exit status is then its outcome", false},
 	TIMEOUT,
 	END,
@@ -66,6 +69,7 @@ static const struct option_rule cancel_options[] = {
 };
 static const struct option_rule retry_options[] = {
 	{"reason", 0, "TEXT", "why; kept in the journal", false},
+	{"budget", 0, "tokens=N,seconds=N", "what it may use of models from now on, with all it has used; either or both", false},
 	{"wait", 'w', NULL, "wait until the run has ended", false},
 	{"timeout", 0, "D", "wait no longer than this", false},
 	END,
@@ -77,6 +81,7 @@ static const struct option_rule fork_options[] = {
 	{"children", 0, "WORD", "of runs that the run had started: keep (default: their results stand), rerun (begin before the first of them), detach", false},
 	{"id", 0, "ID", "the new run's id (default: a new one). Same id and content: the same run", false},
 	LABEL,
+	BUDGET,
 	{"reason", 0, "TEXT", "why; kept in the journal", false},
 	{"wait", 'w', NULL, "wait until the run has ended; the exit status is then its outcome", false},
 	TIMEOUT,
@@ -98,6 +103,7 @@ static const struct option_rule extract_options[] = {
 	{"schema", 0, "FILE", "a JSON Schema for the answers: an object with the array `facts` (default: facts of subject, predicate, object, quote)", false},
 	{"id", 0, "ID", "the run's id (default: a new one)", false},
 	LABEL,
+	BUDGET,
 	{"no-wait", 0, NULL, "print the run's id and leave", false},
 	TIMEOUT,
 	END,
@@ -111,6 +117,7 @@ static const struct option_rule infer_options[] = {
 	{"seed", 0, "N", "the sampler's seed", false},
 	{"id", 0, "ID", "the run's id (default: a new one)", false},
 	LABEL,
+	BUDGET,
 	TIMEOUT,
 	END,
 };
@@ -123,6 +130,7 @@ static const struct option_rule gate_options[] = {
 	{"between", 0, "PROMPT", "ask this between two identical requests, which changes what the runtime's cache holds", true},
 	{"id", 0, "ID", "the run's id (default: a new one)", false},
 	LABEL,
+	BUDGET,
 	TIMEOUT,
 	END,
 };

@@ -107,6 +107,7 @@ bool api_check_id(struct request *request, const char *id);
 bool api_read_include(struct request *request, unsigned *include);
 enum { REASON_MAX = 1000 /* bytes of a text that says why; it is kept in the journal */ };
 bool api_read_reason(struct request *request, const char **reason); /* the only member of the body; NULL: none */
+bool api_read_command(struct request *request, const char *names, const struct json **body, const char **reason); /* the same where there may be others: `names` has all */
 /* Answers with the run's document, when the run has ended or the time is up; at once when it is not under way. */
 void api_wait_for_run(struct daemon *daemon, struct request *request, const char *id, int64_t wait_ms, unsigned include, unsigned status);
 /* A run of this id is there, or on its way: 200 with it where its content is equal, 409 else, or 503. */
@@ -128,6 +129,8 @@ struct api_twin {
 };
 void api_look_for_twin(struct api_twin *twin); /* it lives in the request's arena */
 bool api_check_labels(struct request *request, const struct json *labels); /* false: answered */
+/* body.budget: what was asked for (*asked NULL: nothing), and else what the configuration says. False: answered, it is none or more than a run may have. */
+bool api_read_budget(struct daemon *daemon, struct request *request, const struct json *body, struct budget_amount *budget, const struct json **asked);
 const char *api_make_id(struct arena *arena);
 /* The entry with which an inline definition comes into the journal. */
 void api_add_unregistered(struct arena *arena, const struct definition *definition, struct entry *entry);

@@ -16,7 +16,7 @@
 
 _Static_assert((int)FORK_CHILD_ID_LEN == (int)CHILDREN_ID_LEN, "forkedFrom.kept names children as they are called");
 
-static const char fork_members[] = "from id input set tasks children labels reason";
+static const char fork_members[] = "from id input set tasks children labels budget reason";
 
 struct forked {
 	struct daemon *daemon;
@@ -27,7 +27,7 @@ struct forked {
 	const char *of, *id, *reason;
 	struct bytes input; /* canonical JSON; data NULL: as it was */
 	struct json *patches; /* {reference: merge patch of `with`}, but for `set`, whose task is known later */
-	const struct json *set, *labels;
+	const struct json *set, *labels, *budget_asked;
 	int64_t wait_ms;
 	unsigned include;
 	struct digest digest;
@@ -46,6 +46,7 @@ struct forked {
 	struct problems problems;
 	bool is_known; /* the journal has `changed` */
 	const struct json *all_labels;
+	struct budget_amount budget;
 
 	/* The run. */
 	struct forking forking;
@@ -137,7 +138,7 @@ static void submit(struct forked *f, bool is_known)
 	struct error error = {0};
 
 	f->submit = (struct engine_submit){
-		.definition = f->held, .id = f->id, .input = f->run_input, .labels = f->all_labels, .fork = &f->forking, .received_us = f->request->received_us, .on_done = on_submitted, .owner = f,
+		.definition = f->held, .id = f->id, .input = f->run_input, .labels = f->all_labels, .fork = &f->forking, .budget = &f->budget, .received_us = f->request->received_us, .on_done = on_submitted, .owner = f,
 	};
 	if (!is_known) {
 		api_add_unregistered(&f->arena, f->held, &f->extra);
@@ -278,6 +279,14 @@ static int merge_labels(struct forked *f, struct error *error)
 	return 0;
 }
 
+/* That of the other run where the fork begins, and in its place what was given; in no case more than a run may have now. */
+static void choose_budget(struct forked *f)
+{
+	f->budget = f->state.budget;
+	budget_take(f->budget_asked, &f->budget);
+	budget_cap(&f->budget, &f->daemon->config.limits.run);
+}
+
 static int change_definition(struct forked *f, struct error *error)
 {
 	if (f->set)
@@ -341,6 +350,7 @@ static void fork_work(struct store_reader *reader, struct store_read *read)
 			break;
 		case FORK_TAKE: {
 			const struct fork_source source = {load_value, f};
+			choose_budget(f);
 			if (fork_check_patches(&f->state, &f->find, f->patches, error) != 0)
 				return;
 			if (fork_carry(&f->state, &f->find, f->input.data ? &f->input : NULL, &source, &f->forking, &f->run_input, error) == 0)
@@ -422,6 +432,7 @@ static bool read_asked(struct forked *f, struct json *body)
 	struct arena *arena = &f->arena;
 	const char *from = json_get_text(body, "from"), *children = json_get_text(body, "children"), *reason = json_get_text(body, "reason"), *id = json_get_text(body, "id");
 	struct json *set, *tasks, *labels, *overrides = json_object(arena);
+	const struct json *budget;
 
 	f->find = (struct fork_find){.arena = arena, .run_id = f->of};
 	if (!from || !*from || strlen(from) > API_FORK_FROM_MAX) {
@@ -441,7 +452,7 @@ static bool read_asked(struct forked *f, struct json *body)
 		return false;
 	}
 	if (!check_object(request, body, "set", false, &set) || !check_object(request, body, "tasks", true, &tasks) || !check_object(request, body, "labels", false, &labels) ||
-	    (labels && !api_check_labels(request, labels)))
+	    (labels && !api_check_labels(request, labels)) || !api_read_budget(f->daemon, request, body, &f->budget, &budget))
 		return false;
 	f->find.from = arena_text(arena, from);
 	f->id = id ? arena_text(arena, id) : api_make_id(arena);
@@ -449,6 +460,7 @@ static bool read_asked(struct forked *f, struct json *body)
 	f->set = set ? json_copy(arena, set) : NULL;
 	f->patches = tasks ? json_copy(arena, tasks) : json_object(arena);
 	f->labels = labels ? json_copy(arena, labels) : NULL;
+	f->budget_asked = budget ? json_copy(arena, budget) : NULL;
 	if (json_get(body, "input"))
 		f->input = json_print_arena(json_get(body, "input"), arena);
 	json_set_text(arena, overrides, "from", from);
@@ -461,6 +473,8 @@ static bool read_asked(struct forked *f, struct json *body)
 		json_set(arena, overrides, "tasks", json_copy(arena, tasks));
 	if (labels)
 		json_set(arena, overrides, "labels", json_copy(arena, labels));
+	if (budget)
+		json_set(arena, overrides, "budget", json_copy(arena, budget));
 	f->forking.overrides = json_print_arena(overrides, arena);
 	struct digest digest = digest_of(f->forking.overrides);
 	f->digest = fork_request_digest(f->of, &digest);

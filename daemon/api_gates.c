@@ -96,8 +96,9 @@ static void make_submission(struct api_body *body)
 	submission = json_object(&request->arena);
 	input = json_copy(&request->arena, body->json);
 	json_set_text(&request->arena, submission, "definition", json_get(body->json, "phases") ? "reprise/gate:1.1.0" : "reprise/gate:1.0.0");
-	for (size_t i = 0; i < 2; i++) {
-		const char *name = i == 0 ? "id" : "labels";
+	static const char *const copied[] = {"id", "labels", "budget"};
+	for (size_t i = 0; i < COUNT_OF(copied); i++) {
+		const char *name = copied[i];
 		if (json_get(body->json, name))
 			json_set(&request->arena, submission, name, json_copy(&request->arena, json_get(body->json, name)));
 		json_remove(input, name);
@@ -124,7 +125,7 @@ void api_add_gate(struct daemon *daemon, struct request *request, const char *co
 {
 	struct api_body *body = arena_zero(&request->arena, sizeof *body);
 
-	*body = (struct api_body){.daemon = daemon, .request = request, .names = "runtime requests seeds request between phases concurrent id labels", .prepare = make_submission, .on_done = submit_gate,
+	*body = (struct api_body){.daemon = daemon, .request = request, .names = "runtime requests seeds request between phases concurrent id labels budget", .prepare = make_submission, .on_done = submit_gate,
 				  .parameters = parameters};
 	api_take_body(body);
 }

@@ -8,6 +8,7 @@ struct retrying {
 	struct request *request;
 	int64_t wait_ms;
 	unsigned include;
+	struct budget_amount budget;
 };
 
 static void on_retried(struct engine_retry *retry)
@@ -28,14 +29,19 @@ void api_retry_run(struct daemon *daemon, struct request *request, const char *c
 {
 	struct retrying *own = arena_zero(&request->arena, sizeof *own);
 	struct error error;
+	const struct json *body, *asked;
 	const char *reason;
 
 	if (!api_check_id(request, parameters[0]) || !api_read_include(request, &own->include) || !api_query_wait(request, &own->wait_ms) ||
-	    !api_read_reason(request, &reason))
+	    !api_read_command(request, "reason budget", &body, &reason) || !api_read_budget(daemon, request, body, &own->budget, &asked))
 		return;
+	/* Only what was said: the rest is as it was, whatever the configuration says now. */
+	struct budget_amount said = BUDGET_UNLIMITED;
+	budget_take(asked, &said);
+	own->budget = said;
 	own->daemon = daemon;
 	own->request = request;
-	own->retry = (struct engine_retry){.id = parameters[0], .reason = reason, .on_done = on_retried, .owner = own};
+	own->retry = (struct engine_retry){.id = parameters[0], .reason = reason, .budget = &own->budget, .on_done = on_retried, .owner = own};
 	if (engine_retry(daemon->engine, &own->retry, &error) != 0)
 		api_fail(request, &error);
 }

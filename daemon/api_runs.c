@@ -20,7 +20,7 @@
 
 enum { LABEL_LEN_MAX = 256 };
 
-static const char run_members[] = "definition input id labels";
+static const char run_members[] = "definition input id labels budget";
 
 /* --- the run document --------------------------------------------------------------------------------------------- */
 
@@ -353,7 +353,8 @@ struct submission {
 
 	const char *id, *namespace, *name, *version;
 	struct bytes input;
-	const struct json *labels;
+	const struct json *labels, *budget_asked;
+	struct budget_amount budget; /* what was asked for, and else what the configuration says */
 	int64_t wait_ms;
 	unsigned include;
 	struct definition *definition; /* held */
@@ -572,7 +573,7 @@ static void release_definition(void *owner)
 static void look_for_twin(struct submission *s)
 {
 	s->twin = (struct api_twin){
-		.daemon = s->daemon, .request = s->request, .id = s->id, .digest = s->request_digest, .content = "definition, input or labels", .wait_ms = s->wait_ms,
+		.daemon = s->daemon, .request = s->request, .id = s->id, .digest = s->request_digest, .content = "definition, input, labels or budget", .wait_ms = s->wait_ms,
 		.include = s->include, .release = release_definition, .owner = s->definition,
 	};
 	api_look_for_twin(&s->twin);
@@ -620,9 +621,9 @@ static void submit_definition(struct submission *s, struct definition *definitio
 	struct error error = {0};
 
 	s->definition = definition;
-	s->request_digest = submission_digest(&definition->digest, &input, s->labels);
+	s->request_digest = submission_digest(&definition->digest, &input, s->labels, s->budget_asked);
 	s->submit = (struct engine_submit){
-		.definition = definition, .id = s->id, .input = s->input, .labels = s->labels, .received_us = s->request->received_us, .on_done = on_submitted, .owner = s,
+		.definition = definition, .id = s->id, .input = s->input, .labels = s->labels, .budget = &s->budget, .budget_asked = s->budget_asked, .received_us = s->request->received_us, .on_done = on_submitted, .owner = s,
 	};
 	if (!is_known) {
 		api_add_unregistered(arena, definition, &s->extra);
@@ -637,6 +638,19 @@ static void submit_definition(struct submission *s, struct definition *definitio
 }
 
 /* --- what was sent --- */
+
+bool api_read_budget(struct daemon *daemon, struct request *request, const struct json *body, struct budget_amount *budget, const struct json **asked)
+{
+	struct error error = {0};
+
+	*budget = BUDGET_UNLIMITED;
+	*asked = json_is(json_get(body, "budget"), JSON_NULL) ? NULL : json_get(body, "budget");
+	if ((*asked && budget_read(*asked, budget, &error) != 0) || budget_bound(budget, &daemon->config.limits.run, &error) != 0) {
+		api_invalid(request, "%s", error.message);
+		return false;
+	}
+	return true;
+}
 
 bool api_check_labels(struct request *request, const struct json *labels)
 {
@@ -701,6 +715,8 @@ static bool read_members(struct submission *s)
 	if (labels && json_is(labels, JSON_NULL))
 		labels = NULL;
 	if (labels && !api_check_labels(request, labels))
+		return false;
+	if (!api_read_budget(s->daemon, request, s->root, &s->budget, &s->budget_asked))
 		return false;
 	s->id = id ? id->string.text : api_make_id(arena);
 	s->labels = labels && json_count(labels) > 0 ? labels : NULL;
@@ -826,7 +842,7 @@ void api_submit_run(struct daemon *daemon, struct request *request, const char *
 		return;
 	s->is_yaml = api_content_type_is(request, "application/yaml") || api_content_type_is(request, "application/x-yaml") || api_content_type_is(request, "text/yaml");
 	if (request->body.len == 0) {
-		api_invalid(request, "the body is empty, expected {definition, input, id?, labels?}");
+		api_invalid(request, "the body is empty, expected {definition, input, id?, labels?, budget?}");
 		return;
 	}
 	if (request->body.len > API_PARSE_ON_LOOP_MAX || resources_may_be_files(&daemon->config, buffer_bytes(&request->body))) {
@@ -1157,7 +1173,15 @@ static int check_open(enum engine_verb verb, const char *id, const char *status,
 
 bool api_read_reason(struct request *request, const char **text)
 {
-	const struct json *body = api_body_object(request, "reason"), *reason = json_get(body, "reason");
+	const struct json *body;
+
+	return api_read_command(request, "reason", &body, text);
+}
+
+bool api_read_command(struct request *request, const char *names, const struct json **body, const char **text)
+{
+	*body = api_body_object(request, names);
+	const struct json *reason = json_get(*body, "reason");
 
 	if (reason && !json_is(reason, JSON_STRING) && !json_is(reason, JSON_NULL)) {
 		api_invalid(request, "reason: expected a text, found %s", json_type_name(reason->type));
@@ -1167,8 +1191,8 @@ bool api_read_reason(struct request *request, const char **text)
 		api_invalid(request, "reason: %zu bytes are over the limit of %d (REASON_MAX)", reason->string.len, REASON_MAX);
 		return false;
 	}
-	*text = json_get_text(body, "reason");
-	return body != NULL;
+	*text = json_get_text(*body, "reason");
+	return *body != NULL;
 }
 
 /* How many runs were dealt with together; NULL: it was this one alone. */

@@ -29,6 +29,7 @@ struct child {
 	struct children_look look;
 	struct arena arena; /* of what is submitted */
 	struct engine_submit submit;
+	struct budget_amount budget; /* what its parent had left when it was submitted */
 	struct engine_watch watch;
 	struct engine_control control;
 	char reason[ID_LEN_MAX + 64];
@@ -69,6 +70,7 @@ static void finish(struct child *child)
 		if (child->look.workflow_version)
 			json_set_text(arena, result->record, "version", child->look.workflow_version);
 	}
+	result->spent = (struct spent){.tokens = child->look.spent.tokens, .us = child->look.spent.us};
 	result->stages.queue = (int64_t)(child->children->ports.now_us(child->children->ports.arg) - child->since_us);
 	result->finished_ms = child->children->ports.wall_ms(child->children->ports.arg);
 	activity->work = NULL;
@@ -311,8 +313,9 @@ static void submit(struct child *child)
 	json_set_text(&child->arena, parent, "step", activity->step_id);
 	json_set_number(&child->arena, parent, "depth", activity->depth + 1);
 	json_set_boolean(&child->arena, parent, "awaited", child->is_awaited);
+	child->budget = budget_left(activity->claim.budget);
 	child->submit = (struct engine_submit){
-		.definition = child->look.definition, .id = child->id, .input = json_print_arena(input ? input : json_null(&child->arena), &child->arena), .parent = parent,
+		.definition = child->look.definition, .id = child->id, .input = json_print_arena(input ? input : json_null(&child->arena), &child->arena), .parent = parent, .budget = &child->budget,
 		.received_us = children->ports.now_us(children->ports.arg), .on_done = on_submitted, .owner = child,
 	};
 	child->look.definition = NULL;

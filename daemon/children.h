@@ -35,6 +35,7 @@ struct children_look {
 	enum run_status status; /* RUN_RUNNING: it has not ended */
 	const char *parent_run, *parent_step; /* "" when it is nobody's child */
 	struct bytes output, run_error, reason; /* canonical JSON; data NULL: none */
+	struct budget_amount spent; /* of a run that has ended: what it used of models */
 	const char *workflow_version; /* of the run, or of the definition */
 	struct definition *definition; /* one use, the owner's; NULL: there is none, or the run is there */
 	struct error error; /* ERR_NONE, ERR_BUSY, ERR_CORRUPT … */

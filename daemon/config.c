@@ -1369,6 +1369,14 @@ static void read_http(struct reading *r, const struct json *value, void *target)
 		take_keys(r, value, keys, COUNT_OF(keys));
 }
 
+static void read_run_budget(struct reading *r, const struct json *value, void *target)
+{
+	struct error error = {0};
+
+	if (budget_read(value, target, &error) != 0)
+		complain(r, false, "run: {tokens: 200000, seconds: 3600}", "%s", error.message);
+}
+
 static void read_limits(struct reading *r, const struct json *value, void *target)
 {
 	struct config_limits *limits = &r->config->limits;
@@ -1385,6 +1393,7 @@ static void read_limits(struct reading *r, const struct json *value, void *targe
 		{"reserve", read_size, &limits->reserve, NULL},
 		{"lowSpace", read_size, &limits->low_space, NULL},
 		{"wal", read_size, &limits->wal, NULL},
+		{"run", read_run_budget, &limits->run, NULL},
 	};
 
 	(void)target;
@@ -1634,7 +1643,7 @@ void config_init(struct config *config)
 		.events_window_ms = 60 * 1000, .events_keep_ms = 7LL * 24 * 3600 * 1000,
 		.retention_runs_ms = 30LL * 24 * 3600 * 1000, .retention_entries_ms = 90LL * 24 * 3600 * 1000,
 		.limits = {.connections = 4096, .waiters = 4096, .streams = 512, .body = 2 << 20, .document = 64 << 20, .bodies = 256 << 20,
-			   .wake_every_ms = 15000, .idle_ms = 120000, .request_ms = 60000, .reserve = 16 << 20, .low_space = 32 << 20, .wal = 256 << 20},
+			   .wake_every_ms = 15000, .idle_ms = 120000, .request_ms = 60000, .reserve = 16 << 20, .low_space = 32 << 20, .wal = 256 << 20, .run = BUDGET_UNLIMITED},
 	};
 	arena_init(&config->arena);
 }
@@ -1939,6 +1948,8 @@ struct json *config_json(const struct config *config, struct arena *arena)
 	json_set_number(arena, limits, "reserve", (double)config->limits.reserve);
 	json_set_number(arena, limits, "lowSpace", (double)config->limits.low_space);
 	json_set_number(arena, limits, "wal", (double)config->limits.wal);
+	if (budget_limits(&config->limits.run))
+		json_set(arena, limits, "run", budget_json(arena, &config->limits.run));
 	json_set(arena, json, "limits", limits);
 	struct json *events = json_object(arena), *sinks = json_object(arena), *retention = json_object(arena);
 	if (config->retention_runs_ms > 0)

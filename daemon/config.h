@@ -6,6 +6,7 @@
 
 #include "activities/runtime.h"
 #include "activities/secrets.h"
+#include "workflow/base/budget.h"
 #include "workflow/language/definition.h"
 
 enum {
@@ -37,6 +38,7 @@ struct config_limits {
 	uint64_t reserve; /* bytes kept free on the data folder's disk for what is under way when it is full; these three: see store_disk() */
 	uint64_t low_space; /* with fewer free bytes than this new work is refused */
 	uint64_t wal; /* and with more than this in the write-ahead log */
+	struct budget_amount run; /* what a run may use of models: that of one that comes without, and the most that one can have */
 };
 
 /* Where CloudEvents go. */

@@ -80,6 +80,7 @@ struct run_live {
 	bool has_snapshot;
 	int64_t last_ms; /* while it is loaded: time of the last entry so far */
 	struct list activities; /* struct engine_activity */
+	struct budget *budget; /* NULL: it may use what it likes; see sync_budget() */
 	struct list submitting; /* in the engine's list, of a child that is not durable yet */
 	/* Time (semantics.md 8), in microseconds since the run was created. */
 	uint64_t created_us;
@@ -392,6 +393,7 @@ static void free_activity(struct engine_activity *activity)
 	list_remove(&activity->of_run);
 	list_remove(&activity->of_engine);
 	activity->engine->counts.in_flight--;
+	budget_leave(&activity->activity.claim);
 	activity->engine->ports.close_activity(activity->engine->ports.arg, &activity->activity);
 	arena_close(&activity->arena);
 	free(activity);
@@ -548,6 +550,7 @@ static void live_free(struct run *run)
 	interval_close(&live->queued);
 	arena_close(&live->sums_arena);
 	release_definition(live->definition);
+	budget_release(live->budget);
 	free(live);
 	run->live = NULL;
 }
@@ -669,6 +672,7 @@ static struct json *summary_json(const struct run *run, struct arena *arena)
 	}
 	if (live->state.retry_count > 0)
 		json_set_number(arena, json, "retries", live->state.retry_count);
+	view_set_budget(arena, json, &live->state.budget, &live->state.spent);
 	json_set(arena, json, "overhead",
 		 view_overhead(arena, since_created(live, now_us(run->engine)), &live->active, &live->queued, stages_json(live, arena)));
 	return json;
@@ -837,6 +841,42 @@ static enum activity_kind activity_kind_of(enum task_function function)
 	return ACTIVITY_HTTP;
 }
 
+static bool uses_models(enum activity_kind kind)
+{
+	return kind == ACTIVITY_INFERENCE || kind == ACTIVITY_EXTRACT || kind == ACTIVITY_GATE || kind == ACTIVITY_RUN;
+}
+
+/* What a run may use, and has used, follows from its entries; what is under way has its place in the ledger as well. */
+static void sync_budget(struct run *run)
+{
+	struct run_live *live = run->live;
+
+	if (live->budget)
+		budget_set(live->budget, &live->state.budget, &live->state.spent);
+	else if (budget_limits(&live->state.budget))
+		live->budget = budget_new(run->id, &live->state.budget, &live->state.spent);
+}
+
+/* What a child uses counts for the run that waits for it while it is under way: its ledger hangs below its parent's. Only with both in memory, as they are but for the
+ * first moments after a start. */
+static void link_budget(struct run *run)
+{
+	struct run_live *live = run->live;
+
+	if (!live->budget || live->budget->up || !live->state.parent_run)
+		return;
+	const struct run *parent = find_run(run->engine, live->state.parent_run);
+	if (!parent || !parent->live || !parent->live->budget)
+		return;
+	LIST_EACH(link, &parent->live->activities) {
+		struct activity *activity = &CONTAINER_OF(link, struct engine_activity, of_run)->activity;
+		if (activity->kind != ACTIVITY_RUN || strcmp(activity->step_id, live->state.parent_step) != 0 || !json_get_boolean(activity->with, "await", true))
+			continue;
+		budget_link(live->budget, &activity->claim);
+		return;
+	}
+}
+
 static void start_activity(struct run *run, const struct effect *effect)
 {
 	struct engine *engine = run->engine;
@@ -855,6 +895,8 @@ static void start_activity(struct run *run, const struct effect *effect)
 	activity->activity.attempt = effect->attempt;
 	activity->activity.depth = run->live->state.depth;
 	activity->activity.with = json_copy(&activity->arena, effect->with);
+	budget_join(&activity->activity.claim, uses_models(activity->activity.kind) ? run->live->budget : NULL);
+	link_budget(run);
 	activity->activity.on_done = on_activity_done;
 	activity->activity.owner = activity;
 	list_init(&activity->of_run);
@@ -933,6 +975,7 @@ static void on_activity_done(struct activity *done)
 		return;
 	}
 	FAIL_POINT(ACTIVITY_DONE);
+	budget_settle(&done->claim, done->result.spent.tokens, done->result.spent.us);
 	activity->done_us = now_us(run->engine);
 	list_remove(&activity->of_run);
 	struct message *message = new_message(TRIGGER_ACTIVITY_DONE);
@@ -1019,6 +1062,8 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 		trigger->labels = message->submit->labels;
 		trigger->parent = message->submit->parent;
 		trigger->fork = message->submit->fork;
+		trigger->budget = message->submit->budget || message->submit->parent ? message->submit->budget : run->engine->config.budget;
+		trigger->budget_asked = message->submit->budget_asked;
 		break;
 	case TRIGGER_ACTIVITY_DONE:
 		make_outcome(run, message);
@@ -1040,6 +1085,7 @@ static void make_trigger(struct run *run, struct message *message, struct trigge
 	}
 	case TRIGGER_RETRY:
 		trigger->reason = message->retry->reason;
+		trigger->budget = message->retry->budget;
 		break;
 	case TRIGGER_EVENT:
 		trigger->step_id = message->offer->step_id;
@@ -1684,6 +1730,10 @@ static void apply_entries(struct run *run)
 				value_cache_put(&run->engine->values, &entry->values[k].digest, entry->values[k].bytes);
 	}
 	state_settle(&live->state);
+	sync_budget(run);
+	LIST_EACH(link, &live->deciding) /* what these used is folded in */
+		if (message_at(link)->activity)
+			budget_leave(&message_at(link)->activity->activity.claim);
 	fold_times(live, live->append.entries[live->append.entry_count - 1].time_ms);
 	run->engine->counts.entries += live->append.entry_count;
 }

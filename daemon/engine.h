@@ -151,6 +151,7 @@ struct engine_config {
 	int64_t event_window_ms; /* how far before its start a listener's events may be */
 	int64_t park_after_ms; /* park when the next deadline is further away; negative: never */
 	size_t runs; /* that are to be recovered: room for their ids is made at once */
+	const struct budget_amount *budget; /* of a run that is nobody's child and comes without one; NULL: none */
 	/* For tests that have to reach them; 0: the limits above. */
 	size_t value_cache_bytes, load_concurrency, snapshot_entries, tree_runs;
 };
@@ -170,6 +171,8 @@ struct engine_submit {
 	const struct json *labels; /* {key: text} or NULL */
 	const struct json *parent; /* of a child: see run.created in workflow/entry.h; else NULL */
 	const struct forking *fork; /* workflow/fork.h; NULL: it begins at its beginning */
+	const struct budget_amount *budget; /* what it may use of models; NULL: the configuration's, of a child nothing */
+	const struct json *budget_asked; /* see struct trigger */
 	uint64_t received_us; /* when the request's last byte was read, for the stage `admission` */
 	/* More entries for the same transaction, before run.created: a definition that is not in the journal yet. */
 	struct entry *extra;
@@ -222,6 +225,7 @@ bool engine_run_is_held(const struct engine *engine, const char *id); /* a tree 
 struct engine_retry;
 struct engine_retry {
 	const char *id, *reason; /* reason may be NULL; both stay until on_done */
+	const struct budget_amount *budget; /* what it may use of models from now on, where it is not BUDGET_NONE; NULL: as before */
 	void (*on_done)(struct engine_retry *retry); /* durable: it is under way again, or has ended once more */
 	void *owner;
 	/* ERR_NOT_FOUND: there is no such run. ERR_EXISTS: it did not fault, or cannot be gone on with, and why; it is as it was. */

@@ -75,6 +75,8 @@ static int read_its_run(struct store_reader *reader, struct arena *arena, struct
 	size_t count;
 	if (reader_run_entries(reader, arena, look->run_id, run.seq_last - 1, 1, VALUE_INLINE_MAX, &last, &count, error) != 0)
 		return error->code;
+	if (count > 0)
+		budget_spend(&look->spent, json_get(last->data, "spent"));
 	for (size_t i = 0; count > 0 && i < COUNT_OF(names); i++) {
 		struct digest digest;
 		if (json_get_digest(last->data, names[i], &digest) && reader_content(reader, arena, 0, &digest, look->run_id, values[i], error) != 0)

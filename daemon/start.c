@@ -341,7 +341,7 @@ int start_engine(struct daemon *daemon, struct error *error)
 	for (size_t i = 0; i < daemon->config.runtime_count; i++)
 		for (size_t day = 0; day < first->day_counts[i]; day++)
 			activities_note_spent(daemon->activities, daemon->config.runtimes[i].name, &first->days[i][day]);
-	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000, .event_window_ms = daemon->config.events_window_ms, .runs = daemon->open_at_start};
+	struct engine_config config = {.origin = store_origin(daemon->store), .daemon_version = REPRISE_VERSION, .park_after_ms = 60000, .event_window_ms = daemon->config.events_window_ms, .runs = daemon->open_at_start, .budget = &daemon->config.limits.run};
 	FAIL_POINT(START_RECORDED);
 	daemon->jq = open_jq_pool(&daemon->loop);
 	struct listeners_ports listeners_ports = {.arg = daemon, .offer = offer_event};

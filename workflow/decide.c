@@ -21,7 +21,7 @@
 #include "workflow/language/duration.h"
 #include "workflow/retry.h"
 
-struct digest submission_digest(const struct digest *definition, const struct digest *input, const struct json *labels)
+struct digest submission_digest(const struct digest *definition, const struct digest *input, const struct json *labels, const struct json *budget)
 {
 	struct arena arena;
 
@@ -30,6 +30,8 @@ struct digest submission_digest(const struct digest *definition, const struct di
 	json_set_digest(&arena, content, "definition", definition);
 	json_set_digest(&arena, content, "input", input);
 	json_set(&arena, content, "labels", labels ? (struct json *)labels : json_object(&arena));
+	if (budget)
+		json_set(&arena, content, "budget", (struct json *)budget);
 	struct digest digest = json_digest(content);
 	arena_close(&arena);
 	return digest;
@@ -50,6 +52,10 @@ struct entry *decide_new_created(struct deciding *d)
 	entry_add_value(d->arena, entry, "input", trigger->input);
 	if (json_count(trigger->labels) > 0)
 		entry_add_value(d->arena, entry, "labels", json_print_arena(trigger->labels, d->arena));
+	if (trigger->budget && budget_limits(trigger->budget))
+		json_set(d->arena, entry->data, "budget", budget_json(d->arena, trigger->budget));
+	if (trigger->budget_asked)
+		json_set(d->arena, entry->data, "budgetAsked", json_copy(d->arena, trigger->budget_asked));
 	return entry;
 }
 
@@ -71,7 +77,7 @@ static void on_submitted(struct deciding *d)
 		return;
 	struct entry *entry = decide_new_created(d);
 	struct digest input = digest_of(trigger->input);
-	struct digest request = submission_digest(&definition->digest, &input, json_count(trigger->labels) > 0 ? trigger->labels : NULL);
+	struct digest request = submission_digest(&definition->digest, &input, json_count(trigger->labels) > 0 ? trigger->labels : NULL, trigger->budget_asked);
 	json_set_digest(d->arena, entry->data, "request", &request);
 	if (trigger->parent)
 		json_set(d->arena, entry->data, "parent", json_copy(d->arena, trigger->parent));
@@ -331,7 +337,7 @@ static void finish_attempt(struct deciding *d, const struct instance *instance, 
 	json_set_number(d->arena, entry->data, "attempt", instance->attempt);
 	if (kind == ENTRY_ATTEMPT_FAILED)
 		json_set_text(d->arena, entry->data, "class", failure_name(outcome->failure));
-	if (outcome->spent.runtime)
+	if (spent_is_any(&outcome->spent))
 		json_set(d->arena, entry->data, "spent", spent_json(d->arena, &outcome->spent));
 	if (outcome->record)
 		decide_carry(d, entry, "record", json_print_arena(outcome->record, d->arena));
@@ -488,6 +494,8 @@ static void on_retry(struct deciding *d)
 		decide_carry(d, entry, "reason", json_print_arena(json_text(d->arena, d->trigger->reason), d->arena));
 	if (definition->timeout && good)
 		decide_set_time(d, entry, "timeout", d->trigger->wall_ms + timeout_ms);
+	if (d->trigger->budget && budget_limits(d->trigger->budget))
+		json_set(d->arena, entry->data, "budget", budget_json(d->arena, d->trigger->budget));
 	decide_emit(d, entry);
 	LIST_EACH(link, &d->base->live) {
 		const struct instance *was = CONTAINER_OF(link, struct instance, live);

@@ -62,6 +62,9 @@ struct trigger {
 	const struct json *labels; /* {key: text} or NULL */
 	const struct json *parent; /* of a child: {run, step, depth, awaited}; else NULL */
 	const struct forking *fork; /* of a fork, fork.h: it goes on from another run's state; else NULL */
+	/* SUBMITTED: what it may use of models; RETRY: that from now on, where it is not BUDGET_NONE. NULL: nothing is said of it */
+	const struct budget_amount *budget;
+	const struct json *budget_asked; /* SUBMITTED: what of it the submission asked for, which makes its content; or NULL */
 	/* ACTIVITY_DONE */
 	const char *step_id;
 	unsigned attempt;
@@ -145,5 +148,5 @@ void decision_close(struct decision *decision);
 void workflow_decide(const struct state *state, const struct trigger *triggers, size_t trigger_count, const struct decide_context *context,
 		     struct decision *decision);
 
-/* "Equal content" of a submission (semantics.md 3): of definition digest, input and labels. */
-struct digest submission_digest(const struct digest *definition, const struct digest *input, const struct json *labels);
+/* "Equal content" of a submission (semantics.md 3): of definition digest, input, labels, and the budget that was asked for (NULL: none was). */
+struct digest submission_digest(const struct digest *definition, const struct digest *input, const struct json *labels, const struct json *budget);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/spent.h"
 #include "workflow/retry.h"
 
 struct json *decide_error_json(struct deciding *d, const char *type, int status, const char *title, const char *detail, const char *instance,
@@ -26,6 +27,9 @@ void decide_end_run(struct deciding *d, struct entry *entry)
 {
 	if (d->trigger->run_record)
 		decide_carry(d, entry, "record", json_print_arena(d->trigger->run_record, d->arena));
+	const struct spent spent = {.tokens = d->draft.spent.tokens, .us = d->draft.spent.us};
+	if (spent_is_any(&spent)) /* a parent that waits for it reads this entry alone */
+		json_set(d->arena, entry->data, "spent", spent_json(d->arena, &spent));
 	decide_emit(d, entry);
 	decide_new_effect(d, EFFECT_RUN_ENDED);
 	d->ended = true;

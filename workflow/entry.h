@@ -17,19 +17,21 @@
  * definition.added    namespace, name, version, definition, registered, scheduled?   values: source text, canonical document
  * document.added      document, bytes, mediaType         value: the document's bytes
  * operator.action     who, what, reason?                 value: the reason
- * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?, start?, timeout? (when it is over),
+ * run.created         runId, workflow {namespace, name, version}, definition, input, request, labels?, start?, timeout? (when it is over), budget? {tokens?, seconds?} (what it may use of models),
+ *                     budgetAsked? (what of it the submission asked for, which is part of `request`),
  *                     parent? {run, step, depth, awaited}   values: input, labels; parent: of a child, depth: how many runs are around it;
  *                     start: the transformed input, where the workflow has an `input.from`
  *                     of a fork: forkedFrom {run, step (that it begins with), seq (of the entry with which that began in the other run), children (keep, rerun,
  *                     detach), kept? [runId] (children whose results stand), more? (left out of kept)}, overrides, reason?   values: what was asked for, the reason.
  *                     Then `start` is what the first list was given, and task.carried for each record of the other run's state follow at once
+ * the ends of a run   also spent? {tokens, us}: what it used of models in all, if anything
  * run.completed       runId, output, record?             values: the output, {"wallUs", "stages"}
  * run.faulted         runId, error, record?              values: {type, status, title, detail?, instance?, class?}, the record
  * run.cancelled       runId, reason?, record?            values: the reason (a JSON text), the record
  * run.killed          runId, reason?, record?
  * run.suspended       runId, reason?, tasks, more?, quarantined? (true: it could not go on, and the engine wrote this; without tasks)
  * run.resumed         runId, reason?, tasks, more?       tasks: the step ids of those under way, more: how many are left out
- * run.retried         runId, reason?, timeout?           of a faulted run, which goes on from what was under way when it failed; timeout: when it is over now
+ * run.retried         runId, reason?, timeout?, budget? (each member of it is that of the run from now on)   of a faulted run, which goes on from what was under way when it failed; timeout: when it is over now
  * task.started        runId, stepId, input, items? (for: how many)       values: input, for: the array
  *                     for: also `in`, the digest of the array; wait: `due`; listen: `since`, its events are not older; with a timeout: `timeout`, when it is over;
  *                     try: attemptDue?, retryUntil? (the limits of its first attempt and of all)
@@ -47,7 +49,7 @@
  *                     workflow/state_internal.h; a number or truth that is left out is 0. values: input, output, context, current, in, error, correlation
  * attempt.started     runId, stepId, attempt, with, key, awaits? (true: for a child to end)   value: the evaluated arguments; key: the idempotency key
  * attempt.succeeded   runId, stepId, attempt, record, request?, response?, spent? {runtime, tokens, us}   values: record, request, response; spent:
- *                     workflow/base/spent.h, where something was sent to a runtime
+ *                     workflow/base/spent.h, where something was sent to a runtime; of a child that was awaited its run's sum, without runtime
  * attempt.failed      runId, stepId, attempt, class, record, request?, response?, spent?, error? (value: the error of a child)
  * fact.recorded       runId, stepId, attempt, index, verdict, subject, payload, pae, signatures, document, runtime, configuration,
  *                     class, fact                        values: the statement's payload, the fact document

@@ -213,7 +213,7 @@ static size_t attempt_outcome(struct replay *r, size_t at, struct trigger *trigg
 	outcome->request = find_value(r, entry->data, "request");
 	outcome->response = find_value(r, entry->data, "response");
 	outcome->error = find_json(r, entry->data, "error");
-	spent_read(json_get(entry->data, "spent"), &outcome->spent); /* absent in journals of before: nothing */
+	spent_read_any(json_get(entry->data, "spent"), &outcome->spent); /* absent in journals of before: nothing */
 	outcome->ok = entry->kind == ENTRY_ATTEMPT_SUCCEEDED;
 	failure_parse(json_get_text(entry->data, "class") ? json_get_text(entry->data, "class") : "", &outcome->failure);
 
@@ -334,6 +334,15 @@ static void read_reason(const struct replay *r, const struct entry *entry, struc
 		trigger->reason = reason->string.text;
 }
 
+static const struct budget_amount *read_budget(struct replay *r, const struct entry *entry)
+{
+	struct budget_amount *budget = arena_alloc(r->arena, sizeof *budget);
+
+	*budget = BUDGET_UNLIMITED;
+	budget_take(json_get(entry->data, "budget"), budget);
+	return budget;
+}
+
 /* What is cancelled first: all of the run, at whose end that stands; else the losers of a fork, whose winner an earlier decision has. */
 static void read_cancel(struct replay *r, size_t at, struct trigger *trigger)
 {
@@ -362,6 +371,8 @@ static bool read_trigger(struct replay *r, size_t at, struct trigger *trigger, s
 		trigger->input = find_value(r, entry->data, "input");
 		trigger->labels = find_json(r, entry->data, "labels");
 		trigger->parent = json_get(entry->data, "parent");
+		trigger->budget = read_budget(r, entry);
+		trigger->budget_asked = json_get(entry->data, "budgetAsked");
 		if (json_get(entry->data, "forkedFrom"))
 			return trigger->input.data && read_fork(r, at, trigger);
 		return trigger->input.data != NULL;
@@ -369,6 +380,7 @@ static bool read_trigger(struct replay *r, size_t at, struct trigger *trigger, s
 		const struct json *reason = find_json(r, entry->data, "reason");
 		trigger->kind = TRIGGER_RETRY;
 		trigger->reason = json_is(reason, JSON_STRING) ? reason->string.text : NULL;
+		trigger->budget = read_budget(r, entry);
 		return true;
 	}
 	case ENTRY_DOCUMENT_ADDED:

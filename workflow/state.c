@@ -463,7 +463,7 @@ const struct instance *state_find_step(const struct state *state, const char *te
 
 void state_init(struct state *state, const struct definition *definition)
 {
-	*state = (struct state){.definition = definition};
+	*state = (struct state){.definition = definition, .budget = BUDGET_UNLIMITED};
 	list_init(&state->live);
 }
 
@@ -1081,6 +1081,7 @@ static int apply_attempt(struct state *state, const struct entry *entry, struct 
 	case ENTRY_ATTEMPT_FAILED:
 		if (!instance->in_flight || attempt != instance->attempt)
 			return corrupt(state, entry, "this attempt is not in flight", error);
+		budget_spend(&state->spent, json_get(entry->data, "spent"));
 		set_in_flight(state, instance, false, instance->waits_since_ms);
 		if (entry->kind == ENTRY_ATTEMPT_FAILED) {
 			const char *class = json_get_text(entry->data, "class");
@@ -1169,6 +1170,7 @@ static int apply_created(struct state *state, const struct entry *entry, struct 
 			state->parent_step = memory_text(step);
 		}
 	}
+	budget_take(json_get(entry->data, "budget"), &state->budget);
 	const struct json *from = json_get(entry->data, "forkedFrom");
 	state->carries = from != NULL;
 	if (from && !state->base) {
@@ -1370,6 +1372,7 @@ static int apply_retried(struct state *state, const struct entry *entry, struct 
 		return corrupt(state, entry, "a faulted run", error);
 	if (!read_time(entry, "timeout", &state->timeout_ms))
 		return corrupt(state, entry, "a time that is none", error);
+	budget_take(json_get(entry->data, "budget"), &state->budget);
 	state->status = RUN_RUNNING;
 	state->suspended_ms = 0;
 	state->retry_count++;
@@ -1666,7 +1669,8 @@ struct digest state_digest(const struct state *state)
 	print_value(&out, "output", state->output);
 	print_value(&out, "error", state->error);
 	print_value(&out, "context", state->context);
-	buffer_printf(&out, " facts=%" PRIu64 "/%" PRIu64 "\n", state->fact_count, state->rejected_count);
+	buffer_printf(&out, " facts=%" PRIu64 "/%" PRIu64 " budget=%" PRId64 "/%" PRId64 " spent=%" PRId64 "/%" PRId64 "\n", state->fact_count, state->rejected_count, state->budget.tokens,
+		      state->budget.us, state->spent.tokens, state->spent.us);
 
 	for (size_t i = 0; i < state->consumed_count; i++)
 		buffer_printf(&out, " %" PRIu64, state->consumed[i]);

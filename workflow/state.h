@@ -7,6 +7,7 @@
  * Threads: one at a time (the loop). New here? Read workflow_apply() in state.c, then decide.h. */
 #pragma once
 
+#include "workflow/base/budget.h"
 #include "workflow/base/failure.h"
 #include "workflow/base/id.h"
 #include "workflow/base/list.h"
@@ -138,6 +139,7 @@ struct state {
 	int64_t suspended_ms; /* since when; 0: it is not */
 	uint64_t seq_first, seq_last, entry_count;
 	uint64_t fact_count, rejected_count;
+	struct budget_amount budget, spent; /* budget: what it may use of models; spent: what its attempts and the children that it awaited have used */
 	struct value *emitted; /* between event.emitted and the end of its task */
 	uint64_t *consumed; /* events, the last STATE_EVENTS_REMEMBERED_MAX; a draft's: those that it adds */
 	size_t consumed_count, consumed_cap;

@@ -272,6 +272,7 @@ struct view {
 	const struct json *record;
 	enum run_status status;
 	int64_t created_ms, last_ms, ended_ms, suspended_ms; /* suspended: since when; 0: it is not */
+	struct budget_amount budget, spent;
 };
 
 static uint64_t place_key(const struct digest *digest)
@@ -645,6 +646,16 @@ struct json *view_forked_from(struct arena *arena, const struct json *from)
 	return shown;
 }
 
+void view_set_budget(struct arena *arena, struct json *run, const struct budget_amount *budget, const struct budget_amount *spent)
+{
+	bool limited = budget_limits(budget);
+
+	if (limited)
+		json_set(arena, run, "budget", budget_json(arena, budget));
+	if (limited || spent->tokens > 0 || spent->us > 0)
+		json_set(arena, run, "spent", budget_json(arena, spent));
+}
+
 static void begin_fork(struct view *v, const struct json *created)
 {
 	struct json *from = view_forked_from(v->arena, json_get(created, "forkedFrom"));
@@ -667,6 +678,8 @@ static void begin_run(struct view *v, const struct entry *entry)
 
 	CHECK(entry->kind == ENTRY_RUN_CREATED);
 	v->created_ms = entry->time_ms;
+	v->budget = BUDGET_UNLIMITED;
+	budget_take(json_get(created, "budget"), &v->budget);
 	if (json_get_digest(created, "definition", &digest)) {
 		digest_text(&digest, text);
 		json_set_text(v->arena, workflow, "digest", text);
@@ -705,10 +718,15 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 		interval_add(&v->queued, (v->ended_ms - v->created_ms) * 1000, (entry->time_ms - v->created_ms) * 1000);
 		v->ended_ms = 0;
 		v->record = NULL;
+		budget_take(json_get(entry->data, "budget"), &v->budget);
 		json_set(v->arena, v->run, "error", json_null(v->arena));
 		json_set_number(v->arena, v->run, "retries", json_get_number(v->run, "retries", 0) + 1);
 		break;
 	}
+	case ENTRY_ATTEMPT_SUCCEEDED:
+	case ENTRY_ATTEMPT_FAILED:
+		budget_spend(&v->spent, json_get(entry->data, "spent"));
+		break;
 	case ENTRY_RUN_SUSPENDED: {
 		struct json *reason = value_of(v, entry->data, "reason");
 		if (v->suspended_ms == 0)
@@ -826,6 +844,7 @@ struct json *view_end(struct view *v)
 	json_set_text(v->arena, run, "status", run_status_name(v->status));
 	if (v->ended_ms)
 		set_time(v->arena, run, "endedAt", v->ended_ms);
+	view_set_budget(v->arena, run, &v->budget, &v->spent);
 	if (v->include & VIEW_TASKS)
 		json_set(v->arena, run, "tasks", v->tasks);
 	if (v->tasks_left_out > 0)

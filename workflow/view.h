@@ -1,6 +1,7 @@
 /* The run document and its parts, from a run's entries (interface.md 3). Pure. */
 #pragma once
 
+#include "workflow/base/budget.h"
 #include "workflow/entry.h"
 #include "workflow/language/definition.h"
 
@@ -17,6 +18,8 @@ struct json *view_run(struct arena *arena, const struct entry *entries, size_t c
 		      unsigned include);
 /* A child's `parent`. Its children are other runs: whoever reads them adds them to the document. */
 struct json *view_parent(struct arena *arena, const char *run, const char *step);
+/* `budget`, where it has one, and `spent`, where it has one or has used something: {tokens?, seconds?}. */
+void view_set_budget(struct arena *arena, struct json *run, const struct budget_amount *budget, const struct budget_amount *spent);
 struct json *view_forked_from(struct arena *arena, const struct json *from); /* of a fork: forkedFrom as run.created has it, as people are told it */
 /* The same in pages, for a run of any length: entries and their arena may be dropped when view_add() returns. What stays is what the document
  * shows, what is under way, and sixteen bytes of each value that an entry may yet name. */

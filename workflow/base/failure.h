@@ -21,7 +21,8 @@
 	X(FAILURE_RUNTIME_ERROR, "runtime-error", true, "communication", 500)     \
 	X(FAILURE_CANCELLED, "cancelled", false, "runtime", 500)                  \
 	X(FAILURE_INTERRUPTED, "interrupted", true, "runtime", 500)               \
-	X(FAILURE_FORBIDDEN, "forbidden", false, "authorization", 403)
+	X(FAILURE_FORBIDDEN, "forbidden", false, "authorization", 403)            \
+	X(FAILURE_BUDGET, "budget", false, "budget", 403)
 
 enum failure_class {
 #define X(name, text, again, type, status) name,
@@ -30,7 +31,7 @@ enum failure_class {
 	FAILURE_CLASS_COUNT
 };
 
-/* The DSL's standard error types (dsl.md 1.6), in the spelling that belongs to 1.0.x. */
+/* The DSL's standard error types (dsl.md 1.6), in the spelling that belongs to 1.0.x; `budget` is ours. */
 #define ERROR_TYPE(name) "https://serverlessworkflow.io/spec/1.0.0/errors/" name
 enum { ERROR_STATUS_MIN = 100, ERROR_STATUS_MAX = 599 }; /* of any error: an HTTP status */
 

@@ -8,10 +8,11 @@ enum {
 	SPENT_DAYS_MAX = 35, /* days of a runtime that are remembered: the newest ones, and the one under way, if the clock says another */
 	SPENT_DAY_MS = 24 * 60 * 60 * 1000,
 };
+#define SPENT_SUM_MAX ((int64_t)1 << 50) /* of a run, with its children */
 #define SPENT_US_MAX ((int64_t)1 << 50) /* … and so long */
 
 struct spent {
-	const char *runtime; /* as the configuration names it; NULL: nothing was sent */
+	const char *runtime; /* as the configuration names it; NULL: nothing was sent; or it is a run's own sum, which counts for no runtime (again) */
 	int64_t tokens; /* of prompt and answer, as the runtime told; else as far as is known without it */
 	int64_t us; /* a slot of the runtime was held */
 };
@@ -25,7 +26,10 @@ struct spent_day {
 /* By the wall clock, which may be wrong, and before 1970. */
 int64_t spent_day_of(int64_t wall_ms);
 
-/* {"runtime", "tokens", "us"} */
+/* {"runtime"?, "tokens", "us"} */
 struct json *spent_json(struct arena *arena, const struct spent *spent);
 /* From a member of an entry's data that may be absent. False: none, or not one of ours. runtime is borrowed from it. */
 bool spent_read(const struct json *json, struct spent *spent);
+/* The same, and also the sum of a child's run, or at the end of a run, which names no runtime. */
+bool spent_read_any(const struct json *json, struct spent *spent);
+bool spent_is_any(const struct spent *spent); /* there is something to tell */

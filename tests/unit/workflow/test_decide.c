@@ -788,7 +788,7 @@ START_TEST(settling_commits_what_there_is)
 }
 END_TEST
 
-/* Equal content is equal definition, input and labels. */
+/* Equal content is equal definition, input, labels and budget; without a budget it has the digest that it had before there were any. */
 START_TEST(submissions_compare)
 {
 	struct arena arena;
@@ -797,11 +797,23 @@ START_TEST(submissions_compare)
 	arena_init(&arena);
 	struct json *labels = json_object(&arena);
 	json_set_text(&arena, labels, "team", "x");
-	struct digest first = submission_digest(&a, &b, NULL), again = submission_digest(&a, &b, json_object(&arena));
-	struct digest other = submission_digest(&b, &a, NULL), labelled = submission_digest(&a, &b, labels);
+	struct json *budget = json_object(&arena), *less = json_object(&arena);
+	json_set_number(&arena, budget, "tokens", 5);
+	json_set_number(&arena, less, "tokens", 4);
+	struct digest first = submission_digest(&a, &b, NULL, NULL), again = submission_digest(&a, &b, json_object(&arena), NULL);
+	struct digest other = submission_digest(&b, &a, NULL, NULL), labelled = submission_digest(&a, &b, labels, NULL);
+	struct digest limited = submission_digest(&a, &b, NULL, budget), limited_less = submission_digest(&a, &b, NULL, less);
 	ck_assert(digest_equal(&first, &again));
 	ck_assert(!digest_equal(&first, &other));
 	ck_assert(!digest_equal(&first, &labelled));
+	ck_assert(!digest_equal(&first, &limited));
+	ck_assert(!digest_equal(&limited, &limited_less));
+	struct json *before = json_object(&arena);
+	json_set_digest(&arena, before, "definition", &a);
+	json_set_digest(&arena, before, "input", &b);
+	json_set(&arena, before, "labels", json_object(&arena));
+	struct digest known = json_digest(before);
+	ck_assert(digest_equal(&first, &known));
 	arena_close(&arena);
 }
 END_TEST

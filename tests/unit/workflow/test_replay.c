@@ -283,7 +283,68 @@ START_TEST(open_runs_replay)
 }
 END_TEST
 
-/* What an attempt spent stands in the entry of its end, good or bad, is decided again as it was, and is not there where nothing was sent. */
+/* What a run may use stands in its first entry, beside what was asked for, and in that of a retry; what its attempts used is added up, over a child, an overrun that nothing
+ * retries, and the retry; the state says so, comes back from a snapshot, and all is decided again as it was. */
+START_TEST(budgets_are_kept)
+{
+	struct fixture f;
+	const struct outcome failed = {.failure = FAILURE_STALLED, .retry_attempts = 3, .spent = {"m", 7, 8}}, over = {.failure = FAILURE_BUDGET, .detail = "no more", .retry_attempts = 3};
+	struct outcome done = {.ok = true, .spent = {"m", 20, 30000}}, child = {.ok = true, .spent = {NULL, 5000000000, 1}};
+	const struct budget_amount limit = {100, 1500000}, more = {200, BUDGET_NONE};
+
+	fixture_open(&f, "[{\"c\":{" CALL "}},{\"d\":{" CALL "}},{\"e\":{" CALL "}}]");
+	done.output = child.output = fixture_json(&f, "1");
+	struct trigger submitted = {.kind = TRIGGER_SUBMITTED, .run_id = "r1", .wall_ms = f.wall_ms, .input = json_print_arena(fixture_json(&f, "{}"), &f.arena), .budget = &limit,
+				    .budget_asked = fixture_json(&f, "{\"tokens\":100}")};
+	fixture_trigger(&f, &submitted);
+	ck_assert(json_equal(json_get(f.entries[0].data, "budget"), fixture_json(&f, "{\"tokens\":100,\"seconds\":1.5}")));
+	ck_assert(json_equal(json_get(f.entries[0].data, "budgetAsked"), fixture_json(&f, "{\"tokens\":100}")));
+	fixture_done(&f, "/do/0/c@1", 1, &failed);
+	f.wall_ms += 60000;
+	fixture_simple(&f, TRIGGER_DEADLINE);
+	fixture_done(&f, "/do/0/c@1", 2, &done);
+	fixture_done(&f, "/do/1/d@1", 1, &over);
+	ck_assert_int_eq(f.state.status, RUN_FAULTED);
+	ck_assert_int_eq(f.state.budget.tokens, limit.tokens);
+	ck_assert_int_eq(f.state.budget.us, limit.us);
+	ck_assert_int_eq(f.state.spent.tokens, 27);
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), "\"class\":\"budget\""));
+	ck_assert_ptr_nonnull(strstr(fixture_print(&f, f.state.error), ERROR_TYPE("budget")));
+	struct trigger retried = {.kind = TRIGGER_RETRY, .wall_ms = f.wall_ms, .budget = &more};
+	fixture_trigger(&f, &retried);
+	ck_assert_int_eq(f.state.budget.tokens, more.tokens);
+	ck_assert_int_eq(f.state.budget.us, limit.us);
+	fixture_done(&f, "/do/1/d@2", 1, &child);
+	ck_assert_int_eq(f.state.spent.tokens, 5000000027);
+	struct buffer bytes;
+	struct state again;
+	struct error error = {0};
+	buffer_init(&bytes, 1 << 20);
+	state_snapshot_print(&f.state, "1", &bytes);
+	state_init(&again, f.definition);
+	ck_assert_int_eq(state_snapshot_read(&again, buffer_bytes(&bytes), "1", &error), 0);
+	struct digest kept = state_digest(&f.state), read = state_digest(&again);
+	ck_assert(digest_equal(&kept, &read));
+	ck_assert_int_eq(again.budget.tokens, more.tokens);
+	ck_assert_int_eq(again.spent.us, f.state.spent.us);
+	again.spent.us++;
+	read = state_digest(&again);
+	ck_assert(!digest_equal(&kept, &read));
+	again.spent.us--;
+	again.budget.tokens--;
+	read = state_digest(&again);
+	ck_assert(!digest_equal(&kept, &read));
+	state_close(&again);
+	buffer_close(&bytes);
+	fixture_done(&f, "/do/2/e@1", 1, &done);
+	ck_assert_int_eq(f.state.status, RUN_COMPLETED);
+	ck_assert(json_equal(json_get(f.entries[f.count - 1].data, "spent"), fixture_json(&f, "{\"tokens\":5000000047,\"us\":60009}")));
+	check_equal(&f);
+	fixture_close(&f);
+}
+END_TEST
+
+/* What an attempt spent stands in the entry of its end, good or bad, is decided again as it was, and is not there where nothing was sent. At its end a run says the sum. */
 START_TEST(what_was_spent_is_said)
 {
 	struct fixture f;
@@ -307,7 +368,7 @@ START_TEST(what_was_spent_is_said)
 		const struct json *spent = json_get(f.entries[i].data, "spent");
 
 		if (f.entries[i].kind != ENTRY_ATTEMPT_SUCCEEDED && f.entries[i].kind != ENTRY_ATTEMPT_FAILED) {
-			ck_assert_ptr_null(spent);
+			ck_assert(f.entries[i].kind == ENTRY_RUN_COMPLETED ? json_equal(spent, fixture_json(&f, "{\"tokens\":27,\"us\":30008}")) : spent == NULL);
 			continue;
 		}
 		ck_assert_uint_lt(ends, COUNT_OF(expected));
@@ -405,4 +466,4 @@ START_TEST(damaged_recordings)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-replay", long_runs_are_replayed_in_windows, results_are_read, completed_runs_replay, what_waits_is_compared, other_ends_replay, open_runs_replay, measurements_do_not_count, what_was_spent_is_said, differences_are_found, damaged_recordings)
+SUITE_MAIN("workflow-replay", long_runs_are_replayed_in_windows, results_are_read, completed_runs_replay, what_waits_is_compared, other_ends_replay, open_runs_replay, measurements_do_not_count, budgets_are_kept, what_was_spent_is_said, differences_are_found, damaged_recordings)
