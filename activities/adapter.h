@@ -23,6 +23,7 @@ struct answer {
 	struct buffer text, reasoning;
 	const char *model, *finish_reason, *fingerprint; /* NULL: not said */
 	const char *computed_by; /* another machine, that the runtime names as the one which computed the answer; NULL: none */
+	const char *weight_version; /* SGLang's word for its weights, NULL: not said */
 	const char *other_model; /* that a piece of the same answer is said to be of; NULL: all are of one */
 	double prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens; /* negative: not said */
 	struct json *timings; /* as the runtime told them, under its names and in its units, within ANSWER_TOLD_MAX; NULL: it did not */

@@ -124,6 +124,7 @@ static bool read_chunk(struct answer *answer, struct bytes text, bool is_error, 
 	}
 	answer_keep_model(answer, json_get_text(root, "model"));
 	answer_keep_text(answer, &answer->fingerprint, json_get_text(root, "system_fingerprint"));
+	answer_keep_text(answer, &answer->weight_version, json_get_text(json_get(root, "metadata"), "weight_version"));
 	for (size_t i = 0; i < json_count(json_get(root, "choices")); i++)
 		if (json_get_number(json_at(json_get(root, "choices"), i), "index", 0) == 0)
 			choice = json_at(json_get(root, "choices"), i);

@@ -356,8 +356,13 @@ static const char *value_text(const struct configuration *configuration, const c
 /* What the record is asked for again and again. */
 static void take_values(struct configuration *configuration)
 {
+	const struct json *fingerprint = json_get(json_get(json_get(configuration->record, "C"), "fingerprint"), "value");
+	const char *mode = json_get_text(fingerprint, "mode");
+
 	configuration->version = value_text(configuration, "A", "runtime_version");
 	configuration->fingerprint = value_text(configuration, "E", "system_fingerprint");
+	configuration->launch_fingerprint = mode != NULL && strcmp(mode, "custom") == 0 ? json_get_text(fingerprint, "value") : NULL;
+	configuration->weight_version = value_text(configuration, "B", "weight_version");
 	configuration->context_length = json_get_number(json_get(json_get(configuration->record, "C"), "context_length"), "value", 0);
 	configuration->cache_off = !json_get_boolean(json_get(json_get(json_get(configuration->record, "C"), "cache_flags"), "value"), "cache_prompt", true);
 	configuration->digest = digest_values(configuration->record);

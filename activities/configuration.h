@@ -34,6 +34,8 @@ struct configuration {
 	bool simulated;
 	bool is_remote; /* the model is computed on somebody else's machine: nothing of it is measured */
 	const char *server, *version, *fingerprint; /* NULL: unknown; server "": no such header */
+	const char *launch_fingerprint; /* that it was launched with: every answer says it. NULL: it was not */
+	const char *weight_version; /* that it tells; an answer may say it too. NULL: it does not */
 	const char *model; /* the one to ask for; NULL: unknown */
 	bool model_reported;
 	const struct json *card; /* of the model, as it was listed; NULL: it was not */

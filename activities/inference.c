@@ -445,6 +445,24 @@ static bool check_tokens(struct inference *inference)
 	return true;
 }
 
+/* Is it of the launch that the daemon made, and of the weights that the runtime told? Both can be changed behind one address, the weights within one process. */
+static bool check_launch(struct inference *inference)
+{
+	const struct configuration *sent_under = inference->sent_under;
+	struct answer *answer = &inference->answer;
+	const char *told = answer->fingerprint != NULL ? answer->fingerprint : "none";
+
+	if (sent_under->launch_fingerprint != NULL && strcmp(sent_under->launch_fingerprint, told) != 0)
+		return answer_fail(answer, FAILURE_RUNTIME_ERROR, "it is another launch that answered: it was started with the fingerprint %.100s, the answer has %.100s",
+				   sent_under->launch_fingerprint, told);
+	if (sent_under->weight_version != NULL && answer->weight_version != NULL && strcmp(sent_under->weight_version, answer->weight_version) != 0) {
+		answer_fail(answer, FAILURE_RUNTIME_ERROR, "its weights have changed: version %.100s before, %.100s in the answer", sent_under->weight_version, answer->weight_version);
+		runtime_doubt(inference->runtime, answer->detail, false);
+		return false;
+	}
+	return true;
+}
+
 /* Why an answer ended that is none: OpenAI's words, SGLang's and vLLM's, and those of LM Studio's own APIs (runtimes.md 2, 3c, 5c, 7). */
 static const struct {
 	const char *reason;
@@ -491,7 +509,7 @@ static bool check_answer(struct inference *inference)
 			return answer_fail(answer, bad_ends[i].failure, "%s (finish_reason %s)%s", bad_ends[i].says, reason, bad_ends[i].advice);
 	if (inference->body_kind == BODY_STREAM && inference->runtime->adapter->has_end_marker && !answer->ended)
 		return answer_fail(answer, FAILURE_TRUNCATED, "the stream ended without its end marker; what came is not used");
-	return check_tokens(inference);
+	return check_launch(inference) && check_tokens(inference);
 }
 
 static bool is_space(uint8_t c)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "activities/launch.h"
 #include "workflow/base/check.h"
 
 static bool add(struct arena *arena, struct json *kernels, const char *name, struct bytes text)
@@ -74,6 +75,72 @@ bool kernels_read_line(struct arena *arena, struct bytes line, struct json *kern
 
 	arena_init(&scratch);
 	told = read_text(arena, &scratch, arena_text_len(&scratch, (const char *)line.data, line.len), kernels);
+	arena_close(&scratch);
+	return told;
+}
+
+/* Behind a value as Python prints it: 'text', ['list'], or a word up to the next member. */
+static const char *skip_value(const char *at)
+{
+	char end = *at == '[' ? ']' : *at == '(' ? ')' : *at == '\'' || *at == '"' ? *at : '\0';
+	const char *close = end != '\0' ? strchr(at + 1, end) : NULL;
+
+	return close != NULL ? close + 1 : at + strcspn(at, ",}");
+}
+
+/* 'name': value, of names that hold secrets without the value. */
+static void add_masked(struct buffer *out, const char *text)
+{
+	for (const char *at = text; *at != '\0';) {
+		const char *end = *at == '\'' ? strchr(at + 1, '\'') : NULL;
+
+		if (end == NULL || end[1] != ':' || end[2] != ' ' || !launch_is_secret(at + 1, (size_t)(end - at - 1))) {
+			buffer_add_char(out, *at++);
+			continue;
+		}
+		buffer_add(out, at, (size_t)(end + 3 - at));
+		buffer_add_text(out, "(set)");
+		at = skip_value(end + 3);
+	}
+}
+
+static bool add_evidence(struct arena *arena, struct arena *scratch, const char *at, struct json *lines)
+{
+	struct buffer masked;
+	size_t len;
+	bool ok;
+
+	buffer_init(&masked, 2 * strlen(at) + EVIDENCE_LINE_LEN_MAX);
+	add_masked(&masked, at);
+	len = masked.len < EVIDENCE_LINE_LEN_MAX ? masked.len : EVIDENCE_LINE_LEN_MAX;
+	at = arena_text_len(scratch, (const char *)masked.data, len);
+	while (len > 0 && (at[len - 1] == ' ' || at[len - 1] == '\r'))
+		len--;
+	ok = !masked.overflow && len > 0 && json_count(lines) < EVIDENCE_LINES_MAX;
+	buffer_close(&masked);
+	for (size_t i = 0; i < len && ok; i++) /* of a log nothing but plain text is taken */
+		ok = at[i] >= ' ' && at[i] <= '~';
+	for (size_t i = 0; i < json_count(lines) && ok; i++)
+		ok = !bytes_equal_text((struct bytes){(const uint8_t *)at, len}, json_at(lines, i)->string.text);
+	if (ok)
+		json_add(arena, lines, json_text_len(arena, at, len));
+	return ok;
+}
+
+bool kernels_read_evidence(struct arena *arena, struct bytes line, struct json *lines)
+{
+	static const char *const marks[] = {"vLLM server version ", "vLLM API server version ", "non-default args: ", "Model loading took "};
+	struct arena scratch;
+	const char *text;
+	bool told = false;
+
+	arena_init(&scratch);
+	text = arena_text_len(&scratch, (const char *)line.data, line.len);
+	for (size_t i = 0; i < COUNT_OF(marks) && !told; i++) {
+		const char *at = strstr(text, marks[i]);
+
+		told = at != NULL && add_evidence(arena, &scratch, at, lines);
+	}
 	arena_close(&scratch);
 	return told;
 }

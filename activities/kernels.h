@@ -10,6 +10,12 @@ enum {
 	KERNELS_TEXT_LEN_MAX = 200, /* bytes of each; the rest of a longer one is left out */
 };
 
+enum { EVIDENCE_LINES_MAX = 4, EVIDENCE_LINE_LEN_MAX = 1000 /* bytes of each; the same */ };
+
+/* A line that is worth keeping as evidence of what was really started: vLLM's version, its arguments that are no defaults, what the model takes. Added to the list, from
+ * where it begins to tell, secrets as "(set)", each once. False: nothing, as above. */
+bool kernels_read_evidence(struct arena *arena, struct bytes line, struct json *lines);
+
 /* What a line of the log tells is added: {"attention": ["FLASH_ATTN"], "moe": ["MARLIN NvFp4"], "systemInfo": ["…"]}, sorted, each once, so that the order in which the
  * processes of a runtime tell it makes no difference. False: nothing, and the arena holds no more than before. */
 bool kernels_read_line(struct arena *arena, struct bytes line, struct json *kernels);

@@ -13,7 +13,9 @@ enum {
 	LAUNCH_WITHIN_MS_MAX = 24 * 60 * 60 * 1000,
 	LAUNCH_ATTEMPTS_MAX = 1000,
 	LAUNCH_OPTIONS_MAX = 4, /* spellings of one option */
+	LAUNCH_MARK_LEN = 32, /* hexadecimal digits of the launch's digest */
 };
+#define LAUNCH_MARK "{launch}" /* in an argument: these digits */
 
 enum watch_kind {
 	WATCH_COMMAND, /* prints a number, or lines of CSV whose last fields are added up */

@@ -73,7 +73,7 @@ struct supervisor {
 	struct error error;
 	struct json *launched; /* in launched_arena */
 	struct arena launched_arena;
-	struct json *kernels; /* in launched_arena too: what the log of this start has told so far */
+	struct json *kernels, *evidence; /* in launched_arena too: what the log of this start has told so far */
 	struct digest identity; /* of what was launched: a process that goes on is ours if it has the same */
 	struct transfer transfer; /* a look whether somebody answers */
 	bool asking, configuring;
@@ -229,9 +229,27 @@ static void add_field(struct arena *arena, struct json *group, const char *name,
 	json_set(arena, group, name, field);
 }
 
+/* LAUNCH_MARK in an argument stands for the launch itself: what the runtime then says of itself (vLLM's --fingerprint-value, SGLang's
+ * --weight-version) tells which launch has answered. */
+static const char **mark_argv(struct arena *arena, const char *const *argv, const char *mark)
+{
+	size_t count = 0, mark_len = sizeof(LAUNCH_MARK) - 1;
+	const char **marked;
+
+	while (argv[count] != NULL)
+		count++;
+	marked = arena_zero(arena, (count + 1) * sizeof(*marked));
+	for (size_t i = 0; i < count; i++) {
+		const char *at = strstr(argv[i], LAUNCH_MARK);
+
+		marked[i] = at == NULL ? argv[i] : arena_printf(arena, "%.*s%s%s", (int)(at - argv[i]), argv[i], mark, at + mark_len);
+	}
+	return marked;
+}
+
 static void describe_launched(struct supervisor *supervisor)
 {
-	const struct executable *executable = &supervisor->executable;
+	struct executable *executable = &supervisor->executable;
 	struct arena *arena = &supervisor->launched_arena;
 	struct json *a, *c, *env, *whole;
 	char hex[DIGEST_HEX_LEN + 1];
@@ -241,6 +259,7 @@ static void describe_launched(struct supervisor *supervisor)
 	arena_close(arena);
 	supervisor->launched = json_object(arena);
 	supervisor->kernels = json_object(arena);
+	supervisor->evidence = json_array(arena);
 	a = json_object(arena);
 	c = json_object(arena);
 	digest_hex(&executable->files[0].digest, hex);
@@ -260,6 +279,10 @@ static void describe_launched(struct supervisor *supervisor)
 	whole = json_copy(arena, supervisor->launched);
 	json_set_text(arena, whole, "folder", supervisor_folder(supervisor));
 	supervisor->identity = json_digest(whole);
+	digest_hex(&supervisor->identity, hex);
+	hex[LAUNCH_MARK_LEN] = '\0';
+	executable->argv = mark_argv(arena, executable->argv, hex);
+	add_field(arena, c, "argv", launch_argv_json(arena, mark_argv(arena, supervisor->config->argv, hex)), "launched", "launch.argv");
 	/* Follows from what is in there already. */
 	parallel = launch_parallel(supervisor->config->argv, supervisor->config->env, &source);
 	if (parallel > 0)
@@ -316,9 +339,26 @@ static bool is_alive(pid_t pid, const char *ticks)
 
 static void write_note(const struct supervisor *supervisor);
 
-static const struct json *kernels_of(const struct supervisor *supervisor)
+static const struct json *launched_value(const struct supervisor *supervisor, const char *group, const char *name)
 {
-	return json_get(json_get(json_get(supervisor->launched, "C"), "kernels"), "value");
+	return json_get(json_get(json_get(supervisor->launched, group), name), "value");
+}
+
+/* What the log of a start tells: kernels are part of the configuration, lines beside it (group G) show where it comes from. */
+static void add_logged(struct supervisor *supervisor, const struct json *kernels, const struct json *evidence)
+{
+	struct arena *arena = &supervisor->launched_arena;
+	struct json *g = json_get(supervisor->launched, "G");
+
+	if (json_count(kernels) > 0)
+		add_field(arena, json_get(supervisor->launched, "C"), "kernels", json_copy(arena, kernels), "log", "its log");
+	if (json_count(evidence) == 0)
+		return;
+	if (g == NULL) {
+		g = json_object(arena);
+		json_set(arena, supervisor->launched, "G", g);
+	}
+	add_field(arena, g, "log_lines", json_copy(arena, evidence), "log", "its log");
 }
 
 /* As they come, for until it is ready it may write more lines than are kept. */
@@ -326,21 +366,21 @@ static void on_log_line(void *arg, struct bytes line)
 {
 	struct supervisor *supervisor = arg;
 
-	if (supervisor->state == RUNTIME_STARTING && (supervisor->launching || supervisor->pid != 0) && !supervisor->adopted)
+	if (supervisor->state == RUNTIME_STARTING && (supervisor->launching || supervisor->pid != 0) && !supervisor->adopted) {
 		kernels_read_line(&supervisor->launched_arena, line, supervisor->kernels);
+		kernels_read_evidence(&supervisor->launched_arena, line, supervisor->evidence);
+	}
 }
 
 /* What it says of itself at the start alone: in the record once it is ready. Of one that goes on from an earlier daemon that daemon's note tells. */
 static void take_kernels(struct supervisor *supervisor)
 {
-	struct arena *arena = &supervisor->launched_arena;
-
 	if (supervisor->adopted)
 		return;
 	runtime_log_read(&supervisor->log);
-	if (json_count(supervisor->kernels) == 0)
+	if (json_count(supervisor->kernels) == 0 && json_count(supervisor->evidence) == 0)
 		return;
-	add_field(arena, json_get(supervisor->launched, "C"), "kernels", json_copy(arena, supervisor->kernels), "log", "its log"); /* as the note has them */
+	add_logged(supervisor, supervisor->kernels, supervisor->evidence); /* as the note has them */
 	write_note(supervisor);
 }
 
@@ -366,9 +406,12 @@ static void write_note(const struct supervisor *supervisor)
 		json_set_text(&arena, note, "engine", supervisor->config->argv[0]);
 		json_set_text(&arena, note, "container", supervisor->config->container);
 	}
-	if (kernels_of(supervisor) != NULL)
-		json_set(&arena, note, "kernels", json_copy(&arena, kernels_of(supervisor)));
-	static_assert(KERNELS_NAMES * KERNELS_TEXTS_MAX * (2 * KERNELS_TEXT_LEN_MAX + 3) + 2 * 6 * SUPERVISOR_ENGINE_LEN_MAX + 512 <= SUPERVISOR_FILE_MAX, "each byte of them may be escaped");
+	if (launched_value(supervisor, "C", "kernels") != NULL)
+		json_set(&arena, note, "kernels", json_copy(&arena, launched_value(supervisor, "C", "kernels")));
+	if (launched_value(supervisor, "G", "log_lines") != NULL)
+		json_set(&arena, note, "logLines", json_copy(&arena, launched_value(supervisor, "G", "log_lines")));
+	static_assert(KERNELS_NAMES * KERNELS_TEXTS_MAX * (2 * KERNELS_TEXT_LEN_MAX + 3) + EVIDENCE_LINES_MAX * (2 * EVIDENCE_LINE_LEN_MAX + 3) + 2 * 6 * SUPERVISOR_ENGINE_LEN_MAX + 512 <= SUPERVISOR_FILE_MAX,
+		      "each byte of them may be escaped");
 	bytes = json_print_arena(note, &arena);
 	/* Beside the old one, which stands until it is whole: a daemon that is killed in between leaves no process that nobody knows. */
 	path = arena_printf(&arena, "%s.new", supervisor->note_path);
@@ -410,8 +453,8 @@ static enum left_over find_left_over(struct supervisor *supervisor, pid_t *pid, 
 					digest_equal(&identity, &supervisor->identity) ?
 				LEFT_OURS :
 				LEFT_OTHER;
-		if (found == LEFT_OURS && json_count(json_get(note, "kernels")) > 0)
-			add_field(&supervisor->launched_arena, json_get(supervisor->launched, "C"), "kernels", json_copy(&supervisor->launched_arena, json_get(note, "kernels")), "log", "its log");
+		if (found == LEFT_OURS)
+			add_logged(supervisor, json_get(note, "kernels"), json_get(note, "logLines"));
 	}
 	if (is_of_boot && found != LEFT_OURS && json_get_text(note, "engine") != NULL && json_get_text(note, "container") != NULL)
 		stop_container(supervisor, json_get_text(note, "engine"), json_get_text(note, "container"));

@@ -31,6 +31,42 @@ static const struct sampling_field sampling[] = {
 	{NULL, NULL, NULL},
 };
 
+/* What changes answers and is told by no path but /server_info, which is there for developers alone (runtimes.md 3b). Kernels that were asked for
+ * are no kernels that were chosen: those are in the log. */
+static const struct launch_flag flags[] = {
+	{"B.revision", NULL, {"--revision"}, NULL, NULL},
+	{"B.tokenizer_revision", NULL, {"--tokenizer-revision"}, NULL, NULL},
+	{"B.quantisation", NULL, {"-q", "--quantization"}, NULL, NULL},
+	{"B.adapters", NULL, {"--lora-modules"}, NULL, NULL},
+	{"B.chat_template", NULL, {"--chat-template"}, NULL, NULL},
+	{"C.dtype", NULL, {"--dtype"}, NULL, NULL},
+	{"C.seed", NULL, {"--seed"}, NULL, NULL},
+	{"C.batch_sizes", "max_num_seqs", {"--max-num-seqs"}, NULL, NULL},
+	{"C.batch_sizes", "max_num_batched_tokens", {"--max-num-batched-tokens"}, NULL, NULL},
+	{"C.cache_flags", "enable_prefix_caching", {"--enable-prefix-caching"}, "--no-enable-prefix-caching", NULL},
+	{"C.cache_flags", "cache_dtype", {"--kv-cache-dtype"}, NULL, NULL},
+	{"C.cache_flags", "mamba_cache_mode", {"--mamba-cache-mode"}, NULL, NULL},
+	{"C.cache_flags", "mamba_ssm_cache_dtype", {"--mamba-ssm-cache-dtype"}, NULL, NULL},
+	{"C.cache_flags", "mamba_cache_stochastic_rounding", {"--enable-mamba-cache-stochastic-rounding"}, "--no-enable-mamba-cache-stochastic-rounding", NULL},
+	{"C.cache_flags", "mamba_cache_philox_rounds", {"--mamba-cache-philox-rounds"}, NULL, NULL},
+	{"C.speculation", NULL, {"--speculative-config"}, NULL, NULL},
+	{"C.structured_backend", NULL, {"--structured-outputs-config.backend"}, NULL, NULL},
+	{"C.sampling_defaults", "generation_config", {"--generation-config"}, NULL, NULL},
+	{"C.sampling_defaults", "override_generation_config", {"--override-generation-config"}, NULL, NULL},
+	{"C.sampling_defaults", "chat_template_kwargs", {"--default-chat-template-kwargs"}, NULL, NULL},
+	{"C.backends", "attention", {"--attention-backend"}, NULL, NULL},
+	{"C.backends", "moe", {"--moe-backend"}, NULL, NULL},
+	{"C.backends", "linear", {"--linear-backend"}, NULL, NULL},
+	{"C.backends", "mamba", {"--mamba-backend"}, NULL, NULL},
+	{"C.execution", "enforce_eager", {"--enforce-eager"}, "--no-enforce-eager", NULL},
+	{"C.execution", "async_scheduling", {"--async-scheduling"}, "--no-async-scheduling", NULL},
+	{"C.parsers", "reasoning", {"--reasoning-parser"}, NULL, NULL},
+	{"C.parsers", "tool_call", {"--tool-call-parser"}, NULL, NULL},
+	{"C.fingerprint", "mode", {"--fingerprint-mode"}, NULL, NULL},
+	{"C.fingerprint", "value", {"--fingerprint-value"}, NULL, NULL},
+	{NULL, NULL, {NULL}, NULL, NULL},
+};
+
 static const char *refuse_sampling(const char *name, const struct json *value)
 {
 	if (strcmp(name, "seed") == 0)
@@ -179,6 +215,7 @@ const struct runtime_adapter vllm_adapter = {
 		},
 	.count = {{.path = "/tokenize", .make_body = make_count, .read = read_count}},
 	.bypass = {.name = "cache_salt", .is_salted = true},
+	.flags = flags,
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

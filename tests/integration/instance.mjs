@@ -134,6 +134,9 @@ await test('kernels that the log of a launched runtime names are in its record, 
 	const ready = () => until('it is ready', async () => { const found = await daemon.get('/v1/runtimes/r'); return found.launch.state === 'ready' && found; }, 30_000);
 	const first = await ready(), { record } = await daemon.get(`/v1/provenance/${first.configuration}`);
 	equal(record.C.kernels, { basis: 'log', source: 'its log', value: { attention: ['FLASH_ATTN'] } }, 'record');
+	const lines = record.G.log_lines;
+	equal([lines.basis, lines.value.length], ['log', 3], JSON.stringify(lines));
+	match(lines.value.join('\n'), /^vLLM server version 0\.29\.0, serving model reprise-sim\nnon-default args: \{.*\}\nModel loading took 0\.01 GiB$/, 'lines that show it');
 	match(daemon.cli('provenance', 'show', first.configuration).stdout, /^C\.kernels +log +its log +\{"attention":\["FLASH_ATTN"\]\}$/m, 'as text');
 	await daemon.kill();
 	await daemon.start();
@@ -148,6 +151,33 @@ await test('kernels that the log of a launched runtime names are in its record, 
 	equal(daemon.cli('runtime', 'stop', 'r').code, 0, 'stop');
 	await until('it is stopped', async () => (await daemon.get('/v1/runtimes/r')).launch.state === 'stopped', 30_000);
 	await daemon.stop();
+});
+
+await test('what vLLM was launched with is in its record, field by field; an answer says which launch it is of, and one of another is none', async () => {
+	const port = await freePort(), folder = mkdtempSync('/tmp/reprise-launch-'), script = join(folder, 'vllm'), how = join(folder, 'how');
+	// Tells what --fingerprint-value says, as long as `how` is not there.
+	writeFileSync(script, `#!/bin/sh\nvalue="$4"; [ -e ${how} ] && value=somebody-else\nprintf '{"options":{"fingerprintMode":"custom","fingerprintValue":"%s"}}' "$value" > ${folder}/script.json\n` +
+		`exec ${programs.sim} --kind vllm --port ${port} --script ${folder}/script.json\n`, { mode: 0o755 });
+	const argv = [script, '--fingerprint-mode', 'custom', '--fingerprint-value', 'reprise:{launch}', '--no-enable-prefix-caching', '--kv-cache-dtype=fp8', '--generation-config', 'vllm', '--moe-backend', 'marlin'];
+	const daemon = new Daemon('launch-mark', { runtimes: { r: { kind: 'vllm', url: `http://127.0.0.1:${port}`, model: 'reprise-sim', retry: { attempts: 1 }, launch: { argv, inherit: ['PATH'] } } } });
+	await daemon.start();
+	const ready = () => until('it is ready', async () => { const found = await daemon.get('/v1/runtimes/r'); return found.launch.state === 'ready' && found; }, 30_000);
+	await ready();
+	const ask = async id => { await daemon.post('/v1/runs', { id, definition: extractionOf('r'), input: { document: 'Acme was founded in 1901.' } }, 201); const run = await daemon.ended(id); return { run, section: (run.output.facts?.sections ?? run.output.sections)[0] }; };
+	equal((await ask('first')).section.outcome, 'facts', 'of this launch');
+	const { configuration } = await ready(), { record } = await daemon.get(`/v1/provenance/${configuration}`), mark = record.E.system_fingerprint.value;
+	match(mark, /^reprise:[0-9a-f]{32}$/, 'what it says');
+	equal([record.C.argv.value[4], record.C.fingerprint.value], [mark, { mode: 'custom', value: mark }], 'what it was told');
+	equal([record.C.cache_flags.launched ?? record.C.cache_flags.value, record.C.sampling_defaults.value, record.C.backends], [{ cache_dtype: 'fp8', enable_prefix_caching: false }, { generation_config: 'vllm' },
+		{ basis: 'launched', source: 'launch.argv, launch.env', value: { moe: 'marlin' } }], JSON.stringify(record.C));
+	writeFileSync(how, '');
+	equal(daemon.cli('runtime', 'reload', 'r', '--yes', '--wait').code, 0, 'reload');
+	const { section } = await ask('second');
+	equal([section.outcome, section.facts], ['runtime-error', 0], 'of another');
+	const failed = (await daemon.events('second')).find(entry => entry.kind === 'attempt.failed');
+	match(JSON.parse(daemon.content(failed.data.record)).detail, /^it is another launch that answered: it was started with the fingerprint reprise:[0-9a-f]{32}, the answer has somebody-else$/, 'detail');
+	await daemon.stop();
+	rmSync(folder, { recursive: true });
 });
 
 await test('kernels are known however many lines a start writes behind them, and adopted however many texts they are', async () => {

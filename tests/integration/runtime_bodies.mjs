@@ -105,7 +105,7 @@ const kinds = [
 	},
 	{
 		kind: 'sglang',
-		paths: { 'GET /health': json(200, ''), 'GET /v1/models': json(200, { data: [{ id: MODEL, owned_by: 'sglang', root: MODEL, parent: null, max_model_len: 4096 }] }), 'GET /server_info': json(200, { model_path: '/m', version: '0.5.6', attention_backend: 'fa3', internal_states: [{}] }) },
+		paths: { 'GET /health': json(200, ''), 'GET /v1/models': json(200, { data: [{ id: MODEL, owned_by: 'sglang', root: MODEL, parent: null, max_model_len: 4096 }] }), 'GET /server_info': json(200, { model_path: '/m', version: '0.5.6', attention_backend: 'fa3', weight_version: 'w1', internal_states: [{}] }) },
 		unready: { 'GET /health': json(503, '') },
 		rows: [
 			['matched_stop, and counts of its own', stream(chunk({ role: 'assistant', content: '', reasoning_content: null, tool_calls: null }), chunk({ role: null, content: FACTS, reasoning_content: null }), { ...chunk({ content: null }, 'stop'), usage: null }, usage({ usage: { prompt_tokens: 9, completion_tokens: 22, reasoning_tokens: 0, prompt_tokens_details: null } }), DONE), 'facts'],
@@ -116,6 +116,8 @@ const kinds = [
 			['a flat error in a stream', stream(chunk({ content: half }), sglangError('boom', 'InternalServerError', 500), DONE), 'runtime-error', /boom/],
 			['a flat error with 200', json(200, sglangError('boom', 'InternalServerError', 500)), 'runtime-error', /boom/],
 			['an error in a stream with "error" around it', stream(chunk({ content: half }), { error: sglangError('boom', 'BadRequestError', 400) }, DONE), 'refused', /boom/],
+			['the weights that it told', whole({ content: FACTS }, 'stop', { metadata: { weight_version: 'w1' } }), 'facts'],
+			['other weights than it told', whole({ content: FACTS }, 'stop', { metadata: { weight_version: 'w2' } }), 'runtime-error', /weights have changed: version w1 before, w2 in the answer/],
 			['abort', stream(chunk({ content: half }), { ...chunk({ content: null }, 'abort') }, DONE), 'runtime-error', /gave up its answer/],
 			['/generate\'s error', json(400, { error: { message: 'no text' } }), 'refused', /no text/, 1],
 		],

@@ -48,6 +48,60 @@ START_TEST(lines_of_logs)
 }
 END_TEST
 
+/* What vLLM tells of the real launch, each line once and without secrets. */
+START_TEST(evidence_of_logs)
+{
+	static const struct {
+		const char *line, *kept; /* NULL: it tells nothing */
+	} cases[] = {
+		{"(APIServer pid=7) INFO 11-30 [utils.py:1] vLLM server version 0.29.0, serving model /models/m", "vLLM server version 0.29.0, serving model /models/m"},
+		{"(APIServer pid=7) INFO [utils.py] non-default args: {'model': '/m', 'api_key': ['abc'], 'hf_token': 'def', 'max_num_seqs': 1}\r",
+		 "non-default args: {'model': '/m', 'api_key': (set), 'hf_token': (set), 'max_num_seqs': 1}"},
+		{"INFO [utils.py] non-default args: {'model': '/m', 'api_key': ['xyz'], 'hf_token': 'def', 'max_num_seqs': 1}", NULL}, /* the same, as far as it is told */
+		{"non-default args: {'hf_token': abc", "non-default args: {'hf_token': (set)"},
+		{"(EngineCore pid=8) INFO [gpu_model_runner.py] Model loading took 18.2 GiB and 12.3 seconds", "Model loading took 18.2 GiB and 12.3 seconds"},
+		{"Model loading took \x01", NULL},
+		{"nothing of it", NULL},
+		{"", NULL},
+	};
+	struct arena arena;
+	struct json *lines;
+	size_t count = 0;
+
+	arena_init(&arena);
+	lines = json_array(&arena);
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		size_t used = arena.used;
+
+		ck_assert_msg(kernels_read_evidence(&arena, bytes_text(cases[i].line), lines) == (cases[i].kept != NULL), "%s", cases[i].line);
+		if (cases[i].kept != NULL)
+			ck_assert_str_eq(json_at(lines, count++)->string.text, cases[i].kept);
+		else
+			ck_assert_uint_eq(arena.used, used);
+	}
+	ck_assert_uint_eq(count, EVIDENCE_LINES_MAX);
+	ck_assert(!kernels_read_evidence(&arena, bytes_text("Model loading took 1 GiB"), lines));
+	arena_close(&arena);
+}
+END_TEST
+
+/* A longer line is cut. */
+START_TEST(evidence_is_bounded)
+{
+	char line[EVIDENCE_LINE_LEN_MAX + 100] = "non-default args: ";
+	struct arena arena;
+	struct json *lines;
+
+	arena_init(&arena);
+	lines = json_array(&arena);
+	memset(line + strlen(line), 'x', sizeof(line) - 1 - strlen(line));
+	line[sizeof(line) - 1] = '\0';
+	ck_assert(kernels_read_evidence(&arena, bytes_text(line), lines));
+	ck_assert_uint_eq(json_at(lines, 0)->string.len, EVIDENCE_LINE_LEN_MAX);
+	arena_close(&arena);
+}
+END_TEST
+
 /* No more texts, and no longer ones, than are kept. */
 START_TEST(limits)
 {
@@ -70,4 +124,4 @@ START_TEST(limits)
 }
 END_TEST
 
-SUITE_MAIN("activities-kernels", lines_of_logs, limits)
+SUITE_MAIN("activities-kernels", lines_of_logs, evidence_of_logs, evidence_is_bounded, limits)
