@@ -273,6 +273,15 @@ void activity_cancel(struct activities *activities, struct activity *activity)
 	cancel(activity, FAILURE_CANCELLED);
 }
 
+const char *activity_waits_for(const struct activity *activity)
+{
+	const struct work *work = activity->kind != ACTIVITY_RUN ? activity->work : NULL;
+
+	if (work == NULL || !work->queued)
+		return NULL;
+	return work->slot->waiting ? slot_wait_name(work->slot->queue->reason) : "run-budget"; /* before that it is in no queue */
+}
+
 void activity_close(struct activity *activity)
 {
 	CHECK(activity->work == NULL);

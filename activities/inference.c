@@ -1433,6 +1433,7 @@ static void begin_waiting(struct inference *inference)
 	work->inference = inference;
 	work->activity->claim.on_turn = on_budget;
 	work->queued = true;
+	work->slot = &inference->slot;
 	work->activities->queued++;
 	stage_enter(work, &work->activity->result.stages.queue);
 }

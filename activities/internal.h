@@ -19,6 +19,7 @@ enum {
 };
 
 struct runtime;
+struct slot;
 
 /* One timer of an attempt; kept and used again, since a uv handle cannot be freed at once. */
 struct deadline {
@@ -47,6 +48,7 @@ struct work {
 	enum failure_class cancel_class;
 	bool queued; /* counted in activities->queued: not yet at a slot of its runtime */
 	struct inference *inference; /* that may wait for a place in its run's budget; NULL: none does */
+	const struct slot *slot; /* that it waits for while it is queued */
 	long connections; /* opened for this attempt; -1: none was asked for */
 };
 

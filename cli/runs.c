@@ -291,10 +291,11 @@ void run_print(struct command *command, const struct json *run)
 		for (size_t i = 0; i < count && i < TASKS_SHOWN_MAX; i++) {
 			const struct json *task = json_at(tasks, i);
 			const char *reference = json_get_text(task, "reference");
+			const char *waits_for = json_get_text(task, "waitsFor"), *task_status = json_get_text(task, "status");
 			const char *cells[] = {arena_printf(arena, "%s%s", reference == NULL ? "?" : reference, iteration_text(arena, json_get(task, "iteration"))),
-					       json_get_text(task, "status"), arena_printf(arena, "%.0f", json_get_number(task, "attempts", 0))};
+					       waits_for != NULL ? arena_printf(arena, "%s (waits: %s)", task_status, waits_for) : task_status, arena_printf(arena, "%.0f", json_get_number(task, "attempts", 0))};
 			table_add(&table, cells);
-			table_colour(&table, 1, status_colour(cells[1]));
+			table_colour(&table, 1, status_colour(task_status));
 		}
 		table_print(&table, output);
 		if (count > TASKS_SHOWN_MAX)

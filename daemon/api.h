@@ -19,6 +19,7 @@ enum {
 	API_FORK_FROM_MAX = 8192, /* bytes of a step id that a client names */
 	API_LABELS_MAX = 64,
 	API_VIEW_FORKS_MAX = 100, /* newest forks in one run document; `forksLeftOut` */
+	API_VIEW_WAITS_MAX = 1000, /* oldest attempts that wait for their turn at a runtime, of which one run document says why */
 	API_VIEW_CHILDREN_MAX = 1000, /* newest children in one run document; `childrenLeftOut` says how many more there are */
 	API_EVENTS_BYTES_MAX = 32 << 20, /* bytes of memory for one page of CloudEvents, which has one entry's at least */
 };

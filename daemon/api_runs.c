@@ -26,6 +26,16 @@ static const char run_members[] = "definition input id labels budget";
 
 struct looking;
 
+/* Attempts that wait for their turn at a runtime. */
+struct wait {
+	const char *step, *reason;
+};
+struct waits {
+	struct arena *arena;
+	struct wait *items;
+	size_t count;
+};
+
 struct document_args {
 	struct json *tree; /* what was done to it was done to these, see tree_json(); or NULL */
 	const char *id;
@@ -33,6 +43,7 @@ struct document_args {
 	unsigned status;
 	struct definition *definition; /* held, or NULL */
 	struct json *overhead; /* of a run that ended lately, with its last commit; or NULL */
+	struct waits waits; /* of its attempts under way, at the moment of the question */
 	struct looking *looking; /* has begun */
 };
 
@@ -160,6 +171,31 @@ static int add_forks(struct store_reader *reader, struct arena *arena, const cha
 	return 0;
 }
 
+/* What memory knows of tasks that the journal has begun. */
+static void add_waits(struct arena *arena, const struct waits *waits, const struct json *tasks)
+{
+	for (size_t i = 0; waits->count > 0 && i < json_count(tasks); i++) {
+		struct json *task = json_at(tasks, i);
+		const char *step = json_get_text(task, "step"), *status = json_get_text(task, "status");
+
+		for (size_t k = 0; status && strcmp(status, "running") == 0 && k < waits->count; k++)
+			if (strcmp(waits->items[k].step, step) == 0) {
+				json_set_text(arena, task, "waitsFor", waits->items[k].reason);
+				break;
+			}
+	}
+}
+
+static bool keep_wait(void *arg, const struct activity *activity)
+{
+	struct waits *waits = arg;
+	const char *reason = activity_waits_for(activity);
+
+	if (reason)
+		waits->items[waits->count++] = (struct wait){arena_text(waits->arena, activity->step_id), reason};
+	return waits->count < API_VIEW_WAITS_MAX;
+}
+
 static void document_work(struct store_reader *reader, struct store_read *read)
 {
 	struct api_read *own = read->owner;
@@ -176,6 +212,7 @@ static void document_work(struct store_reader *reader, struct store_read *read)
 		return;
 	own->status = args->status;
 	struct json *json = view_end(args->looking->view);
+	add_waits(&own->kept, &args->waits, json_get(json, "tasks"));
 	if (args->overhead && json_get(json, "endedAt"))
 		json_set(&own->kept, json, "overhead", args->overhead);
 	if (args->tree)
@@ -220,6 +257,10 @@ static void answer_run_with(struct daemon *daemon, struct request *request, cons
 	}
 	struct document_args *args = arena_zero(&request->arena, sizeof *args);
 	*args = (struct document_args){.tree = tree, .id = id, .include = include, .status = status, .overhead = json_get(json, "endedAt") ? json_get(json, "overhead") : NULL};
+	if (include & VIEW_TASKS) {
+		args->waits = (struct waits){.arena = &request->arena, .items = arena_alloc(&request->arena, API_VIEW_WAITS_MAX * sizeof *args->waits.items)};
+		engine_each_activity(daemon->engine, id, keep_wait, &args->waits);
+	}
 	api_read(daemon, request, document_work, args, on_document);
 }
 

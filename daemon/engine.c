@@ -708,6 +708,17 @@ struct json *engine_run_json(const struct engine *engine, const char *id, struct
 	return NULL;
 }
 
+void engine_each_activity(const struct engine *engine, const char *id, bool (*tell)(void *arg, const struct activity *activity), void *arg)
+{
+	const struct run *run = find_run(engine, id);
+
+	if (!run || !run->live)
+		return;
+	LIST_EACH(link, &run->live->activities)
+		if (!tell(arg, &CONTAINER_OF(link, struct engine_activity, of_run)->activity))
+			return;
+}
+
 bool engine_run_is_open(const struct engine *engine, const char *id)
 {
 	return find_run(engine, id) != NULL;

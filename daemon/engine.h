@@ -246,6 +246,8 @@ int engine_offer_event(struct engine *engine, struct engine_offer *offer, struct
  * out, overhead. From memory: runs under way, and those that ended lately with the exact time of their last commit.
  * NULL: not in memory, or parked. */
 struct json *engine_run_json(const struct engine *engine, const char *id, struct arena *arena);
+/* Each attempt under way of a run that is in memory, the oldest first, until `tell` says false. */
+void engine_each_activity(const struct engine *engine, const char *id, bool (*tell)(void *arg, const struct activity *activity), void *arg);
 bool engine_run_is_open(const struct engine *engine, const char *id); /* under way or parked */
 bool engine_run_is_suspended(const struct engine *engine, const char *id); /* durably, it was loaded since the start, and no resume is on its way */
 

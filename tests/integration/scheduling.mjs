@@ -144,6 +144,34 @@ await test('a runtime that answers 429 with Retry-After is left alone by all tha
 	await sim.stop();
 });
 
+await test('a run says at once why its tasks wait, of a thousand of them', async () => {
+	const sim = await startSimulator();
+	const daemon = await new Daemon('why', { runtimes: { r: runtimeOf(sim.url, { rate: { requests: 1, per: '24h' } }) } }).start();
+	await until('it was asked', async () => (await show(daemon)).configuration !== undefined);
+	await submit(daemon, 'first', inference('r'));
+	await completed(daemon, ['first']);
+	const ask = { ask: { call: 'inference', with: { runtime: 'r', prompt: 'x' } } };
+	await daemon.post('/v1/runs', { id: 'many', definition: { document: { dsl: '1.0.3', namespace: 'tests', name: 'many', version: '1.0.0' },
+		do: [{ each: { for: { in: '${ [range(1005)] }' }, metadata: { concurrency: 1005 }, do: [ask] } }] }, input: {} }, 201);
+	await until('all wait', async () => (await show(daemon)).waiting === 1005, 30_000);
+	const waits = (await daemon.get('/v1/runs/many?include=tasks')).tasks.filter(task => task.reference.endsWith('/ask')).map(task => task.waitsFor);
+	equal([waits.length, waits.filter(why => why === 'rate').length, waits.filter(why => why === undefined).length], [1005, 1000, 5], 'API_VIEW_WAITS_MAX');
+	await submit(daemon, 'second', inference('r'));
+	await until('it says so', async () => (await daemon.get('/v1/runs/second?include=tasks')).tasks.at(-1)?.waitsFor === 'rate');
+	match(daemon.cli('show', 'second').stdout, /running \(waits: rate\)/, 'as text');
+	equal((await daemon.get('/v1/runs/first?include=tasks')).tasks.map(task => task.waitsFor), [undefined], 'of one that is over nothing');
+	await daemon.stop();
+	// What waits for a place in its run's budget is in no queue yet.
+	await sim.script({ cadence: { firstByteMs: 600_000 } });
+	const other = await new Daemon('why-budget', { runtimes: { r: runtimeOf(sim.url, { concurrency: 4, sampling: { maxTokens: 50 } }) } }).start();
+	await other.post('/v1/runs', { id: 'tight', budget: { tokens: 60 }, definition: { document: { dsl: '1.0.3', namespace: 'tests', name: 'tight', version: '1.0.0' },
+		do: [{ each: { for: { in: '${ [1, 2] }' }, metadata: { concurrency: 2 }, do: [ask] } }] }, input: {} }, 201);
+	await until('the second one waits', async () => (await other.get('/v1/runs/tight?include=tasks')).tasks.some(task => task.waitsFor === 'run-budget'), 20_000);
+	await other.post('/v1/runs/tight/kill', {}, [200, 202]);
+	await other.stop();
+	await sim.stop();
+});
+
 await test('an attempt that no model has answered uses up none of the tokens per time: one that was refused, one that reached nobody', async () => {
 	const sim = await startSimulator();
 	const limited = { sampling: { maxTokens: 500 }, rate: { tokens: 1000, per: '24h' } };
