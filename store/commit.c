@@ -148,6 +148,7 @@ static int begin(struct store *store, struct error *error)
 	}
 	end_early(store);
 	writer->tree_at_begin = writer->tree; /* First of all: whatever fails from here on goes back to it. */
+	writer->spending_at_begin = writer->spending;
 	if (check_files(store, error) != 0)
 		return error->code;
 	if (limit > 0) {
@@ -181,6 +182,7 @@ static void roll_back(struct store *store)
 	if (connection_roll_back(&writer->connection, &error) != 0)
 		store_break(store, &error);
 	writer->tree = writer->tree_at_begin;
+	writer->spending = writer->spending_at_begin;
 }
 
 /* End a transaction that met `error`: a full disk is known to have written nothing; after anything else the truth is
@@ -390,7 +392,7 @@ static int write_batch(struct store *store, struct list *batch, struct error *er
 		if (write_append(store, append, error) != 0)
 			return error->code;
 	}
-	if (FAIL_POINT_FAILS(APPEND_BEFORE_COMMIT, error))
+	if (spending_table_tend(&store->writer.connection, store->writer.tree.size, error) != 0 || FAIL_POINT_FAILS(APPEND_BEFORE_COMMIT, error))
 		return error->code;
 	return connection_commit(&store->writer.connection, error);
 }
@@ -456,6 +458,9 @@ static int do_chunk(struct store *store, commit_work work, void *arg, bool prune
 	struct store_append append = {.entries = &entry, .entry_count = 1};
 
 	if (FAIL_POINT_FAILS(RETENTION_BEGUN, error) || (prunes && connection_run(connection, may_prune_sql, error) != 0))
+		return error->code;
+	/* What entries that go have said must be in the rows; those that may go are all below the newest checkpoint. */
+	if (prunes && store->writer.spending.count > 0 && store->writer.spending.mark < store->writer.signed_size && spending_table_flush(connection, store->writer.tree.size, error) != 0)
 		return error->code;
 	if (work(store, arg, &entry, error) != 0)
 		return error->code;
@@ -872,6 +877,7 @@ static void await_expected(struct store *store)
 	atomic_fetch_add(&store->counters.expected, 1);
 	if (!atomic_load(&store->is_broken) && !writer->begun && check_files(store, &ignored) == 0) {
 		writer->tree_at_begin = writer->tree;
+		writer->spending_at_begin = writer->spending;
 		writer->begun = connection_begin(&writer->connection, &ignored) == 0;
 		if (writer->begun)
 			touch_ends(store);
@@ -1092,7 +1098,9 @@ int commit_open(struct store *store, struct error *error)
 		return error->code;
 	if (retention_read_clock(store, error) != 0)
 		return error->code;
-	return entry_table_load_tree(&writer->connection, &writer->tree, error);
+	if (entry_table_load_tree(&writer->connection, &writer->tree, error) != 0)
+		return error->code;
+	return spending_table_open(&writer->connection, &writer->spending, writer->tree.size, error);
 }
 
 void commit_close(struct store *store)

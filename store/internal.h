@@ -76,6 +76,19 @@ struct connection {
 	} cached[STORE_STATEMENTS_MAX];
 	unsigned cached_count;
 	bool in_transaction; /* by connection_begin() */
+	struct spending_sums *spending; /* the writer's; NULL: rows are written at once, of entries below spending_until */
+	uint64_t spending_until;
+};
+
+/* What is not in the table runtime_spending yet: of entries from `mark` on. */
+enum { SPENDING_SUMS_MAX = 16, SPENDING_ENTRIES_MAX = 256 /* then it is written */ };
+struct spending_sums {
+	struct {
+		char runtime[SPENT_RUNTIME_LEN_MAX + 1];
+		struct spent_day day;
+	} of[SPENDING_SUMS_MAX];
+	size_t count;
+	uint64_t mark;
 };
 
 /* Once in the process, before any thread uses SQLite. */
@@ -198,6 +211,10 @@ int event_table_check(struct connection *connection, const struct entry *entry, 
 int event_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
 /* spending_table.c: of an entry that says what was used of a runtime; else nothing */
 int spending_table_apply(struct connection *connection, const struct entry *entry, struct error *error);
+int spending_table_open(struct connection *connection, struct spending_sums *sums, uint64_t size, struct error *error); /* the writer's; from the mark on */
+/* Within a transaction: all of it is written, entries below the mark are in the table then; … if there are enough of them. Who rolls back puts the sums back. */
+int spending_table_flush(struct connection *connection, uint64_t mark, struct error *error);
+int spending_table_tend(struct connection *connection, uint64_t size, struct error *error);
 /* snapshot_table.c; ERR_NOT_FOUND: there is no such run */
 int snapshot_table_put(struct connection *connection, const char *run_id, uint64_t seq, struct bytes bytes, struct error *error);
 int snapshot_table_forget(struct connection *connection, const char *run_id, struct error *error);
@@ -319,6 +336,7 @@ struct chunk_progress {
 struct writer { /* The writer thread's own. */
 	struct connection connection;
 	struct log_tree tree, tree_at_begin;
+	struct spending_sums spending, spending_at_begin;
 	struct buffer encoded; /* entries of one append */
 	size_t *encoded_end;
 	size_t encoded_end_cap;

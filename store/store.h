@@ -427,7 +427,7 @@ int reader_gates(struct store_reader *reader, struct arena *arena, const struct 
 /* By id or a unique prefix of at least 12 hex digits. ERR_INVALID: ambiguous or too short. */
 int reader_gate(struct store_reader *reader, struct arena *arena, const char *id_prefix, struct store_gate *gate, struct error *error);
 
-/* What was used of a runtime, by day, oldest first: SPENT_DAYS_MAX + 1 of them at most. */
+/* What was used of a runtime, by day, oldest first: SPENT_DAYS_MAX + 1 of them, and what days the last few hundred entries name besides. */
 int reader_spending(struct store_reader *reader, struct arena *arena, const char *runtime, struct spent_day **days, size_t *count, struct error *error);
 
 /* The newest configuration record of a runtime, or one by digest. */

@@ -1,6 +1,7 @@
 /* The derived tables as a function of entries and content: the same code runs when an entry is appended and when the
  * tables are built anew to be compared (store_check_tables), so they cannot part ways. On the writer's connection, or on
  * the checker's. Start at tables_apply(). */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,7 @@ int tables_apply(struct connection *connection, const struct entry *entries, siz
 /* --- check by rebuilding ------------------------------------------------------------------------------------------ */
 
 static const char truth_pruned_sql[] = "SELECT count(*) FROM truth.journal_prune";
+static const char truth_mark_sql[] = "SELECT coalesce(max(seq), 0) FROM truth.spending_mark";
 static const char truth_tile_sql[] = "SELECT root, leaves FROM truth.journal_prune WHERE tile = ?1";
 static const char truth_leaf_sql[] = "SELECT leaf FROM truth.journal WHERE seq = ?1";
 static const char truth_tombstone_sql[] = "SELECT run FROM truth.run_tombstone WHERE id = ?1";
@@ -330,9 +332,10 @@ int store_check_tables(const char *data_dir, struct error *error)
 		{"fact", NULL, NULL}, {"gate", NULL, NULL}, {"definition", NULL, NULL}, {"document", NULL, NULL}, {"configuration", NULL, NULL}, {"public_key", NULL, NULL},
 		{"timer", NULL, NULL}, {"schedule", "id, seq, definition, namespace, name, version, added_ms, paused", NULL}, {"event", NULL, NULL},
 		{"sink", NULL, NULL}, {"run_tombstone", NULL, NULL}, {"kept_run", NULL, NULL}, {"erasure", NULL, NULL},
-		{"runtime_spending", NULL, NULL},
+		/* The newest days: earlier ones have gone from the journal's own. */
+		{"runtime_spending", NULL, "WHERE (SELECT count(*) FROM main.runtime_spending AS other WHERE other.runtime = runtime_spending.runtime AND other.day > runtime_spending.day) < 35"},
 	};
-	int64_t pruned;
+	int64_t pruned, mark;
 	struct rebuild rebuild = {0};
 	char path[STORE_PATH_MAX], *attach = NULL;
 	struct buffer uri;
@@ -361,8 +364,12 @@ int store_check_tables(const char *data_dir, struct error *error)
 	if (connection_number(&rebuild.connection, truth_pruned_sql, &pruned, error) != 0)
 		goto out;
 	rebuild.pruned = pruned > 0;
+	if (connection_number(&rebuild.connection, truth_mark_sql, &mark, error) != 0)
+		goto out;
+	rebuild.connection.spending_until = mark > 0 ? (uint64_t)mark : 0;
 	if (rebuild_all(&rebuild) != 0 || (rebuild.pruned && connection_exec(&rebuild.connection, settle_sql, error) != 0))
 		goto out;
+	static_assert(SPENT_DAYS_MAX == 35, "as the condition says");
 	for (size_t i = 0; i < COUNT_OF(tables); i++)
 		if (compare_table(&rebuild, tables[i].name, rebuild.pruned && tables[i].columns_when_pruned ? tables[i].columns_when_pruned : "*",
 				  tables[i].condition ? tables[i].condition : "", error) != 0)

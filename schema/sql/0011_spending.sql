@@ -6,3 +6,6 @@ CREATE TABLE runtime_spending(
 	us INTEGER NOT NULL,
 	PRIMARY KEY(runtime, day)
 ) STRICT, WITHOUT ROWID;
+-- Entries below this place are in the sums; those behind it, a few hundred at most, are looked at where somebody asks.
+CREATE TABLE spending_mark(only INTEGER PRIMARY KEY CHECK(only = 1), seq INTEGER NOT NULL) STRICT;
+INSERT INTO spending_mark SELECT 1, coalesce(max(seq) + 1, 0) FROM entry;

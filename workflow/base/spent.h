@@ -5,6 +5,7 @@
 
 enum {
 	SPENT_TOKENS_MAX = 1 << 30, /* of one attempt; a runtime that tells of more is not believed beyond it */
+	SPENT_RUNTIME_LEN_MAX = 64, /* bytes of its name, as the configuration takes it */
 	SPENT_DAYS_MAX = 35, /* days of a runtime that are remembered: the newest ones, and the one under way, if the clock says another */
 	SPENT_DAY_MS = 24 * 60 * 60 * 1000,
 };

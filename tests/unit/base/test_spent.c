@@ -32,6 +32,7 @@ START_TEST(what_is_not_ours_is_nothing)
 		"null", "{}", "[]", "{\"runtime\":\"m\"}", "{\"runtime\":\"m\",\"tokens\":1}", "{\"runtime\":1,\"tokens\":1,\"us\":1}",
 		"{\"runtime\":\"m\",\"tokens\":-1,\"us\":1}", "{\"runtime\":\"m\",\"tokens\":1,\"us\":-1}", "{\"runtime\":\"m\",\"tokens\":1073741825,\"us\":1}",
 		"{\"runtime\":\"m\",\"tokens\":1,\"us\":1125899906842625}", "{\"tokens\":1,\"us\":1}",
+		"{\"runtime\":\"12345678901234567890123456789012345678901234567890123456789012345\",\"tokens\":1,\"us\":1}",
 	};
 	struct arena arena;
 	struct spent spent;

@@ -178,7 +178,7 @@ START_TEST(older_schema_is_migrated)
 
 	fixture_start(&f);
 	fixture_close(&f);
-	ck_assert_int_eq(plain_exec(&f, "DROP TABLE runtime_spending; DROP TABLE gate; DROP TABLE schedule; DROP TABLE event; DROP TABLE sink; DROP TABLE snapshot; DROP INDEX run_parent; DROP INDEX run_forked_from; ALTER TABLE run DROP COLUMN forked_from; ALTER TABLE run DROP COLUMN parent; "
+	ck_assert_int_eq(plain_exec(&f, "DROP TABLE runtime_spending; DROP TABLE spending_mark; DROP TABLE gate; DROP TABLE schedule; DROP TABLE event; DROP TABLE sink; DROP TABLE snapshot; DROP INDEX run_parent; DROP INDEX run_forked_from; ALTER TABLE run DROP COLUMN forked_from; ALTER TABLE run DROP COLUMN parent; "
 				 "ALTER TABLE run DROP COLUMN parent_step; ALTER TABLE run DROP COLUMN awaited; "
 				 "ALTER TABLE run DROP COLUMN wake_ms; ALTER TABLE run DROP COLUMN rested_ms; ALTER TABLE run DROP COLUMN suspended; ALTER TABLE run DROP COLUMN quarantined; PRAGMA user_version = 1;"
 				 "DROP TABLE run_tombstone; CREATE TABLE run_tombstone(id TEXT PRIMARY KEY) STRICT; DROP TABLE kept_run; DROP TABLE run_clearing;"

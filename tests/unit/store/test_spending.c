@@ -42,6 +42,30 @@ static void expect(struct fixture *f, const char *runtime, const struct spent_da
 	read_and_wait(f, read_days, &expected);
 }
 
+/* So many entries more, that the sums of those before are written. */
+static void fill(struct fixture *f)
+{
+	struct entry *entries = arena_zero(&f->arena, SPENDING_ENTRIES_MAX * sizeof(*entries));
+
+	for (size_t i = 0; i < SPENDING_ENTRIES_MAX; i++)
+		entries[i] = (struct entry){.kind = ENTRY_DAEMON_STARTED, .data = json_object(&f->arena), .time_ms = fixture_wall_ms()};
+	append_ok(f, entries, SPENDING_ENTRIES_MAX);
+}
+
+static int64_t count_rows(struct fixture *f)
+{
+	sqlite3 *db = plain_open(f);
+	sqlite3_stmt *statement;
+	int64_t number;
+
+	ck_assert_int_eq(sqlite3_prepare_v2(db, "SELECT count(*) FROM runtime_spending", -1, &statement, NULL), SQLITE_OK);
+	ck_assert_int_eq(sqlite3_step(statement), SQLITE_ROW);
+	number = sqlite3_column_int64(statement, 0);
+	sqlite3_finalize(statement);
+	sqlite3_close(db);
+	return number;
+}
+
 /* Attempts that went well, that failed and that nobody waited for add up by runtime and by the day in which they ended; those that say nothing add
  * nothing. The sums are there after a restart, and follow from the entries. */
 START_TEST(days_add_up)
@@ -63,8 +87,14 @@ START_TEST(days_add_up)
 	expect(&f, "a", days, COUNT_OF(days));
 	expect(&f, "b", others, COUNT_OF(others));
 	expect(&f, "c", NULL, 0);
+	ck_assert_int_eq(count_rows(&f), 0); /* no commit has paid for them */
+	check_tables_equal(&f);
 	fixture_reopen(&f);
 	expect(&f, "a", days, COUNT_OF(days));
+	fill(&f);
+	ck_assert_int_eq(count_rows(&f), 3);
+	expect(&f, "a", days, COUNT_OF(days));
+	expect(&f, "b", others, COUNT_OF(others));
 	fixture_close(&f);
 	check_tables_equal(&f);
 	fixture_end(&f);
@@ -85,6 +115,8 @@ START_TEST(days_are_bounded)
 	for (unsigned i = 0; i < DAYS; i++)
 		make_spent(&f, &entries[i + 1], ENTRY_ATTEMPT_SUCCEEDED, MONDAY_MS + i * (int64_t)SPENT_DAY_MS, &one);
 	append_ok(&f, entries, DAYS + 1);
+	ck_assert_int_ge(count_rows(&f), DAYS - SPENDING_SUMS_MAX); /* more of them are not kept back */
+	fill(&f);
 	for (unsigned i = 0; i < SPENT_DAYS_MAX; i++)
 		expected[i] = (struct spent_day){MONDAY + 4 + i, 1, 2};
 	expect(&f, "a", expected, SPENT_DAYS_MAX);
@@ -92,6 +124,7 @@ START_TEST(days_are_bounded)
 	make_spent(&f, &entries[0], ENTRY_ATTEMPT_SUCCEEDED, MONDAY_MS + 5000 * (int64_t)SPENT_DAY_MS, &one);
 	make_spent(&f, &entries[1], ENTRY_ATTEMPT_SUCCEEDED, MONDAY_MS + (DAYS - 1) * (int64_t)SPENT_DAY_MS, &one);
 	append_ok(&f, entries, 2);
+	fill(&f);
 	memmove(expected, expected + 1, (SPENT_DAYS_MAX - 1) * sizeof(*expected));
 	expected[SPENT_DAYS_MAX - 2].tokens = 2;
 	expected[SPENT_DAYS_MAX - 2].us = 4;
@@ -101,11 +134,62 @@ START_TEST(days_are_bounded)
 	make_spent(&f, &entries[0], ENTRY_ATTEMPT_SUCCEEDED, 1000, &one);
 	make_spent(&f, &entries[1], ENTRY_ATTEMPT_SUCCEEDED, 2000, &one);
 	append_ok(&f, entries, 2);
+	fill(&f);
 	memmove(expected + 1, expected, SPENT_DAYS_MAX * sizeof(*expected));
 	expected[0] = (struct spent_day){0, 2, 4};
 	expect(&f, "a", expected, SPENT_DAYS_MAX + 1);
 	fixture_close(&f);
 	check_tables_equal(&f);
+	fixture_end(&f);
+}
+END_TEST
+
+/* What is not in the rows yet is there after a kill, and is not counted twice by anybody: neither where a commit failed, nor where it is written. */
+START_TEST(sums_that_wait_are_not_lost)
+{
+	static const struct spent one = {"a", 5, 6};
+	struct spent_day expected = {MONDAY, 0, 0};
+	struct entry entries[3];
+	struct fixture f;
+	uint32_t seed = 1;
+	uint8_t *noise;
+
+	fixture_start(&f);
+	noise = arena_alloc(&f.arena, 1 << 20);
+	for (unsigned i = 0; i < 1 << 20; i++)
+		noise[i] = (uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
+	make_created(&f.arena, &entries[0], "r0", "flow-r0", NULL);
+	append_ok(&f, entries, 1);
+	for (unsigned round = 0; round < 300; round++) {
+		make_spent(&f, &entries[0], ENTRY_ATTEMPT_FAILED, MONDAY_MS, &one);
+		append_ok(&f, entries, 1);
+		expected.tokens += one.tokens;
+		expected.us += one.us;
+		if (round % 60 == 59) {
+			expect(&f, "a", &expected, 1);
+			/* Written, and taken back: there is no room for its values. */
+			atomic_store(&store_counters(f.store)->page_limit, 150);
+			make_spent(&f, &entries[0], ENTRY_ATTEMPT_FAILED, MONDAY_MS, &one);
+			make_spent(&f, &entries[1], ENTRY_ATTEMPT_FAILED, MONDAY_MS, &one);
+			for (unsigned i = 0; i + 1 < ENTRY_VALUES_MAX; i++)
+				entry_add_value(&f.arena, &entries[1], arena_printf(&f.arena, "v%u", i), (struct bytes){noise + i, 1000000});
+			ck_assert_int_eq(append_and_wait(&f, entries, 2, NULL), ERR_FULL);
+			expect(&f, "a", &expected, 1);
+			atomic_store(&store_counters(f.store)->page_limit, 1u << 30);
+			if (round % 120 == 119)
+				fixture_reopen(&f);
+		}
+	}
+	ck_assert_int_eq(count_rows(&f), 1);
+	expect(&f, "a", &expected, 1);
+	fixture_close(&f);
+	check_tables_equal(&f);
+	/* A mark that somebody has set ahead is found by a check, and stops nothing. */
+	ck_assert_int_eq(plain_exec(&f, "UPDATE spending_mark SET seq = 1000000"), SQLITE_OK);
+	ck_assert_int_eq(store_check_tables(f.folder, &f.error), ERR_CORRUPT);
+	fixture_open(&f);
+	make_spent(&f, &entries[0], ENTRY_ATTEMPT_FAILED, MONDAY_MS, &one);
+	append_ok(&f, entries, 1);
 	fixture_end(&f);
 }
 END_TEST
@@ -122,6 +206,7 @@ START_TEST(damaged_rows_count_for_nothing)
 	make_created(&f.arena, &entries[0], "r0", "flow-r0", NULL);
 	make_spent(&f, &entries[1], ENTRY_ATTEMPT_SUCCEEDED, MONDAY_MS, &one);
 	append_ok(&f, entries, 2);
+	fill(&f);
 	fixture_close(&f);
 	ck_assert_int_eq(plain_exec(&f, "INSERT INTO runtime_spending VALUES('a', 9000000000, 1, 1), ('a', 1, -1, 1), ('a', 2, 1, -1), ('a', -9000000000, 1, 1)"), SQLITE_OK);
 	ck_assert_int_eq(store_check_tables(f.folder, &f.error), ERR_CORRUPT);
@@ -132,4 +217,4 @@ START_TEST(damaged_rows_count_for_nothing)
 }
 END_TEST
 
-TEST_MAIN("store-spending", days_add_up, days_are_bounded, damaged_rows_count_for_nothing)
+TEST_MAIN("store-spending", days_add_up, days_are_bounded, sums_that_wait_are_not_lost, damaged_rows_count_for_nothing)
