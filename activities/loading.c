@@ -94,13 +94,30 @@ static bool is_concerned(const struct loading *loading, const struct runtime *ot
 					     ((model == NULL && others == NULL) || (model != NULL && others != NULL && strcmp(model, others) == 0)));
 }
 
-static void admit(struct loading *loading, enum runtime_admission admission, enum failure_class failure, const char *detail)
+static void hold(struct loading *loading, enum runtime_admission admission, enum failure_class failure, const char *detail)
 {
 	struct activities *activities = loading->activities;
 
+	CHECK(admission != RUNTIME_ADMITS);
 	for (size_t i = 0; i < activities->runtime_count; i++)
 		if (is_concerned(loading, activities->runtimes[i]))
 			runtime_admit(activities->runtimes[i], admission, failure, detail);
+}
+
+/* The last thing that is done: whoever goes on may be a gate, which begins the next order, for all of them, before this returns. */
+static void admit(struct loading *loading)
+{
+	struct activities *activities = loading->activities;
+
+	for (size_t i = 0; i < activities->runtime_count; i++) {
+		struct runtime *runtime = activities->runtimes[i];
+
+		if (is_concerned(loading, runtime)) {
+			runtime->admission = RUNTIME_ADMITS;
+			runtime->queue.open = true;
+		}
+	}
+	runtime_admit(loading->runtime, RUNTIME_ADMITS, FAILURE_NONE, NULL); /* they have one server, whose turn it is now */
 }
 
 static void lose(struct loading *loading, const char *detail)
@@ -163,7 +180,7 @@ static void fail(struct loading *loading, const char *format, ...)
 	log_warn(LOG_ACTIVITY, "runtime=%s %s", loading->runtime->config.name, loading->detail);
 	set_loaded(loading, 0);
 	finish(loading, LOADING_FAILED);
-	admit(loading, RUNTIME_ADMITS, FAILURE_NONE, NULL);
+	admit(loading);
 }
 
 /* It says that it cannot: each request would only load it with other settings, or get the same answer. */
@@ -182,7 +199,7 @@ static void refuse(struct loading *loading, enum failure_class failure, const ch
 	log_warn(LOG_ACTIVITY, "runtime=%s %s", loading->runtime->config.name, loading->detail);
 	set_loaded(loading, 0);
 	finish(loading, LOADING_REFUSED);
-	admit(loading, RUNTIME_REFUSES, failure, loading->detail);
+	hold(loading, RUNTIME_REFUSES, failure, loading->detail);
 }
 
 static void on_configured(struct configuration_wait *wait)
@@ -205,7 +222,7 @@ static void on_configured(struct configuration_wait *wait)
 	configuration_release(configuration);
 	loading->detail[0] = '\0';
 	finish(loading, LOADING_READY);
-	admit(loading, RUNTIME_ADMITS, FAILURE_NONE, NULL);
+	admit(loading);
 }
 
 static void configure(struct loading *loading)
@@ -262,14 +279,16 @@ static bool take_answer(struct loading *loading, int *status, struct bytes *body
 {
 	struct transfer *transfer = &loading->transfer;
 	bool complete = transfer->end == TRANSFER_COMPLETE;
+	char why[ACTIVITY_DETAIL_MAX];
 
 	loading->asking = false;
 	deadline_stop(loading->deadline);
 	*status = transfer->status;
 	*body = arena_bytes(&loading->arena, buffer_bytes(&transfer->received));
-	if (!complete)
-		fail(loading, "it does not answer at %s: %s", loading->runtime->config.url, transfer->detail);
+	detail_set(why, "%s", transfer->detail);
 	transfer_close(transfer);
+	if (!complete)
+		fail(loading, "it does not answer at %s: %s", loading->runtime->config.url, why);
 	return complete;
 }
 
@@ -436,7 +455,7 @@ int loading_begin(struct runtime *runtime, enum loading_order order, const char 
 	arena_init(&loading->arena);
 	list_init(&loading->wait.link);
 	set_state(loading, order == LOADING_START ? LOADING_STARTING : LOADING_STOPPING);
-	admit(loading, RUNTIME_HOLDS, FAILURE_NONE, NULL);
+	hold(loading, RUNTIME_HOLDS, FAILURE_NONE, NULL);
 	detail_set(detail, "the model of runtime %s is loaded anew, or unloaded, by order", runtime->config.name);
 	if (order != LOADING_START)
 		lose(loading, detail);

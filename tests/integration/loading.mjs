@@ -186,4 +186,41 @@ await test('names and numbers of instances: a given name is not lost, no more th
 	server.close();
 });
 
+await test('a gate that waits behind an order that fails orders a reload of its own in that moment, and all of this model wait for it', async () => {
+	const sim = await startSimulator('--kind', 'lmstudio'), chats = [], lists = [];
+	let holdsChats = false, holdsLists = false;
+	const between = http.createServer((request, response) => {
+		const pass = () => request.pipe(http.request({ port: sim.port, method: request.method, path: request.url, headers: request.headers }, answer => { response.writeHead(answer.statusCode, answer.headers); answer.pipe(response); }));
+		if (request.url === '/api/v1/models' && holdsLists)
+			lists.push(response);
+		else if (request.url === '/v1/chat/completions' && chats.push(pass) > 2 && holdsChats)
+			return;
+		else
+			pass();
+	});
+	await new Promise(done => between.listen(0, '127.0.0.1', done));
+	between.unref();
+	const url = `http://127.0.0.1:${between.address().port}`, daemon = await daemonOf('behind', { r: runtimeOf(url), same: runtimeOf(url) });
+	await known(daemon);
+	holdsChats = true;
+	await daemon.post('/v1/gates', { id: 'gate', runtime: 'r', requests: 2, seeds: 0, phases: ['reload'], request: { prompt: 'x', sampling: { maxTokens: 8 } } }, 201);
+	await until('its first request behind the reload is in flight', async () => chats.length === 3);
+	holdsLists = true;
+	await daemon.post('/v1/runtimes/r/reload', {}, 200);
+	await until('it was lost and waits again', async () => lists.length === 1 && (await daemon.get('/v1/runtimes/r')).waiting === 1);
+	await daemon.post('/v1/runs', { id: 'same', definition: extractionOf('same'), input: { document: DOCUMENT } }, 201);
+	await until('it waits', async () => (await daemon.get('/v1/runtimes/same')).waiting === 1);
+	holdsChats = holdsLists = false;
+	await sim.script({ options: { loadMs: 1000 } });
+	lists[0].writeHead(200, { 'Content-Length': 100 }).write('{');
+	setTimeout(() => lists[0].destroy(), 50);
+	await becomes(daemon, 'starting');
+	equal((await daemon.get('/v1/runtimes/same')).waitsFor, 'runtime', 'who asks the same model waits for it, too');
+	equal([(await daemon.ended('gate')).status, await outcome(daemon, 'same')], ['completed', 'facts'], 'both go on');
+	await daemon.stop();
+	await sim.stop();
+	between.closeAllConnections();
+	between.close();
+});
+
 await finish();
