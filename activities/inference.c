@@ -793,8 +793,8 @@ static void conclude(struct inference *inference)
 		step_down(inference);
 		return;
 	}
-	/* Remembered whatever becomes of the answer: it was begun. */
-	if (transfer->status == 200 && inference->refused != NULL)
+	/* Remembered whatever becomes of the answer: it was begun. What was refused without a schema was another field. */
+	if (transfer->status == 200 && inference->refused != NULL && inference->schema != NULL)
 		schema_rungs_set(&inference->sent_under->rungs, inference->schema, inference->rung);
 	if (result->active_from_us != 0)
 		result->active_until_us = transfer->last_byte_us != 0 ? transfer->last_byte_us : now_us(work->activities);

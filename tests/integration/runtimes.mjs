@@ -339,6 +339,20 @@ await test('transformers: it is asked again without what it refuses of our own, 
 	fake.close();
 });
 
+await test('transformers: a request without a schema whose other fields are refused is asked again too, and is answered', async () => {
+	const fake = await startFake({ refuses: ['stream_options'], done: false });
+	const daemon = await new Daemon('runtimes-plain', { runtimes: runtimeOf({ kind: 'openai' }, fake.url) }).start();
+	const definition = { document: { dsl: '1.0.3', namespace: 'demo', name: 'ask', version: '1.0.0' }, do: [{ ask: { call: 'inference', with: { runtime: 'r', prompt: 'Say something.' } } }] };
+	for (const id of ['first', 'second']) {
+		await daemon.post('/v1/runs', { id, definition }, 201);
+		const ended = await daemon.ended(id);
+		equal([ended.status, ended.output?.text], ['completed', facts], JSON.stringify(ended.error));
+	}
+	equal(fake.seen.map(body => [body.response_format === undefined, body.stream_options === undefined]), [[true, false], [true, true], [true, true]], 'requests');
+	await daemon.stop();
+	fake.close();
+});
+
 await test('a server that does one thing at a time says who it is after its answer, and is not taken for unreachable meanwhile', async () => {
 	const fake = await startFake({ takes: 5600 });
 	const daemon = await new Daemon('runtimes-serial', { runtimes: runtimeOf({ kind: 'vllm' }, fake.url, { timeouts: { firstToken: '20s', betweenTokens: '20s' } }) }).start();
