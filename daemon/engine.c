@@ -45,6 +45,7 @@ struct engine_activity {
 	struct list of_run, of_engine;
 	uint64_t handed_us, committed_us; /* of the append that holds attempt.started */
 	uint64_t done_us; /* its result was there */
+	bool told; /* what it used of a runtime, by an entry of its run */
 	struct error refused; /* activity_start() said no: the outcome is made from this */
 };
 
@@ -399,11 +400,22 @@ static void free_activity(struct engine_activity *activity)
 	free(activity);
 }
 
+/* Nobody waits for it, so no entry of its run says what it used, and it is used all the same. */
+static void tell_spent(struct engine_activity *activity)
+{
+	const struct engine_ports *ports = &activity->engine->ports;
+
+	if (activity->activity.result.spent.runtime && !activity->told && ports->on_spent)
+		ports->on_spent(ports->arg, &activity->activity);
+}
+
 /* The message is dealt with: tell who waits for it. */
 static void finish_message(struct message *message, const struct error *error)
 {
-	if (message->activity)
+	if (message->activity) {
+		tell_spent(message->activity); /* it ended in the moment in which it was called off */
 		free_activity(message->activity);
+	}
 	if (message->offer) {
 		message->offer->error = *error;
 		message->offer->on_done(message->offer);
@@ -976,12 +988,9 @@ static void on_activity_done(struct activity *done)
 
 	/* Nobody waits for it any more; or the daemon is going away, and the next start finds the attempt in flight. */
 	if (!run || done->result.failure == FAILURE_INTERRUPTED) {
-		const struct engine_ports *ports = &activity->engine->ports;
 		if (!run)
 			activity->engine->counts.stale_triggers++;
-		/* No entry of a run will say it; what was used is used all the same. */
-		if (done->result.spent.runtime && ports->on_spent)
-			ports->on_spent(ports->arg, done);
+		tell_spent(activity);
 		free_activity(activity);
 		return;
 	}
@@ -1722,6 +1731,18 @@ static void fold_times(struct run_live *live, int64_t last_ms)
 	interval_fold(&live->active, &live->queued, (until_ms - live->state.created_ms - 1000) * 1000);
 }
 
+/* Not where a trigger before it in the same decision took its task away. */
+static bool tells_spent(const struct store_append *append, const struct activity *activity)
+{
+	for (size_t i = 0; i < append->entry_count; i++) {
+		const struct entry *entry = &append->entries[i];
+		if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "spent") &&
+		    json_get_number(entry->data, "attempt", 0) == activity->attempt && strcmp(json_get_text(entry->data, "stepId"), activity->step_id) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void apply_entries(struct run *run)
 {
 	struct run_live *live = run->live;
@@ -1742,9 +1763,13 @@ static void apply_entries(struct run *run)
 	}
 	state_settle(&live->state);
 	sync_budget(run);
-	LIST_EACH(link, &live->deciding) /* what these used is folded in */
-		if (message_at(link)->activity)
-			budget_leave(&message_at(link)->activity->activity.claim);
+	LIST_EACH(link, &live->deciding) { /* what these used is folded in */
+		struct engine_activity *activity = message_at(link)->activity;
+		if (!activity)
+			continue;
+		activity->told = activity->activity.result.spent.runtime && tells_spent(&live->append, &activity->activity);
+		budget_leave(&activity->activity.claim);
+	}
 	fold_times(live, live->append.entries[live->append.entry_count - 1].time_ms);
 	run->engine->counts.entries += live->append.entry_count;
 }
@@ -2920,6 +2945,7 @@ void engine_drop(struct engine *engine)
 	struct list trees; /* what their runs have decided points into them */
 
 	engine->ports.unlisten = NULL; /* whoever listened goes away too */
+	engine->ports.on_spent = NULL; /* the next start finds in flight what is not on record */
 	list_init(&trees);
 	list_move_all(&trees, &engine->trees);
 	for (size_t i = 0; i < engine->slot_count; i++)

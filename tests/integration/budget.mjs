@@ -173,4 +173,23 @@ await inOneDay('seconds: what was used and what is under way counts, nothing beg
 	await sim.stop();
 });
 
+await inOneDay('calls that end in the same moment, of which one takes the others away: what all of them used is on record', async again => {
+	const sim = await startSimulator();
+	await sim.script({ answer: { mode: 'fixed', answers: [{ text: 'one two three' }] }, cadence: { firstByteMs: 60 } });
+	const daemon = await new Daemon(`moment${again}`, { runtimes: { r: runtimeOf(sim.url, { concurrency: 32, budget: { tokens: 1_000_000 } }) } }).start();
+	const branches = Array.from({ length: 8 }, (_, i) => ({ [`b${i}`]: { call: 'inference', with: { runtime: 'r', prompt: 'p' } } }));
+	const race = definition('race', [{ rounds: { for: { each: 'n', in: '${ [range(12)] }' }, do: [{ f: { fork: { compete: true, branches } } }] } }]);
+	await submit(daemon, 'race', race);
+	await completed(daemon, 'race');
+	await until('nothing is in flight', async () => (await show(daemon)).inFlight === 0);
+	const { today } = await show(daemon);
+	check((await remarks(daemon)).length > 0, 'some were called off');
+	await daemon.stop();
+	await daemon.start();
+	equal((await show(daemon)).today, today, 'after a restart');
+	daemon.verifyJournal();
+	await daemon.stop();
+	await sim.stop();
+});
+
 await finish();
