@@ -408,11 +408,13 @@ int command_read_budget(struct command *command, struct json *body)
 	for (const char *at = text;; at++) {
 		const char *equals = strchr(at, '=');
 		char *end;
-		if (equals == NULL || equals[1] < '0' || equals[1] > '9' || json_get_len(budget, at, (size_t)(equals - at)) != NULL)
-			return command_fail(command, STATUS_USAGE, usage, "--budget %s: '%s' is no member of a budget with its number, or there twice", text, at);
+		if (equals == NULL || equals[1] < '0' || equals[1] > '9')
+			return command_fail(command, STATUS_USAGE, usage, "--budget %s: '%s' is not tokens=N or seconds=N", text, at);
+		if (json_get_len(budget, at, (size_t)(equals - at)) != NULL)
+			return command_fail(command, STATUS_USAGE, usage, "--budget %s: %.*s is there twice", text, (int)(equals - at), at);
 		double number = (double)strtoull(equals + 1, &end, 10);
 		if (!utf8_valid((struct bytes){(const uint8_t *)at, (size_t)(equals - at)}, NULL) || (*end != '\0' && *end != ','))
-			return command_fail(command, STATUS_USAGE, usage, "--budget %s: '%s' is no member of a budget with its number", text, at);
+			return command_fail(command, STATUS_USAGE, usage, "--budget %s: '%s' is not tokens=N or seconds=N", text, at);
 		json_set_len(&command->arena, budget, at, (size_t)(equals - at), json_number(&command->arena, number));
 		at = end;
 		if (*at == '\0')

@@ -50,7 +50,7 @@ static void print_runtime(struct command *command, const struct json *runtime)
 	for (size_t i = 0; json_is(runtime, JSON_OBJECT) && i < runtime->object.count; i++) {
 		const struct json_member *member = &runtime->object.members[i];
 		if (json_count(member->value) == 0) {
-			output_line(&command->output, "%-14s %s", member->name, value_text(&command->arena, member->value));
+			output_line(&command->output, "%-17s %s", member->name, value_text(&command->arena, member->value));
 		} else {
 			output_line(&command->output, "%s", member->name);
 			enum output_format format = command->output.format;
@@ -90,16 +90,16 @@ static void print_launched(struct command *command, const struct json *runtime)
 	const struct json *launch = json_get(runtime, "launch"), *refusal = json_get(launch, "refusal"), *log = json_get(launch, "log"), *watches = json_get(launch, "watchdog");
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (json_get(launch, names[i]) != NULL)
-			output_line(&command->output, "%-14s %s", names[i], value_text(&command->arena, json_get(launch, names[i])));
+			output_line(&command->output, "%-17s %s", names[i], value_text(&command->arena, json_get(launch, names[i])));
 	if (refusal != NULL) {
-		output_line(&command->output, "%-14s %s", "refused for", json_get_text(refusal, "class"));
-		output_line(&command->output, "%-14s %s", "cause", json_get_text(refusal, "line"));
+		output_line(&command->output, "%-17s %s", "refused for", json_get_text(refusal, "class"));
+		output_line(&command->output, "%-17s %s", "cause", json_get_text(refusal, "line"));
 		if (json_get_text(refusal, "advice") != NULL)
-			output_line(&command->output, "%-14s %s", "what helps", json_get_text(refusal, "advice"));
+			output_line(&command->output, "%-17s %s", "what helps", json_get_text(refusal, "advice"));
 	}
 	for (size_t i = 0; i < json_count(watches); i++) {
 		const struct json *watch = json_at(watches, i), *samples = json_get(watch, "samples"), *alarm = json_get(watch, "alarm");
-		output_line(&command->output, "%-14s %s: %s of %.0f%s%s%s", "watchdog", json_get_text(watch, "probe"),
+		output_line(&command->output, "%-17s %s: %s of %.0f%s%s%s", "watchdog", json_get_text(watch, "probe"),
 			    json_count(samples) == 0 ? "no sample" : arena_printf(&command->arena, "%.0f", json_get_number(json_at(samples, json_count(samples) - 1), "value", 0)),
 			    json_get_number(watch, "limit", 0),
 			    json_get_boolean(watch, "grow", false) ? arena_printf(&command->arena, " on top of %.0f", json_get_number(watch, "baseline", 0)) : "",
@@ -114,7 +114,7 @@ static void print_launched(struct command *command, const struct json *runtime)
 static void print_limit(struct command *command, const char *label, const struct json *budget, const char *name, const char *left, const char *unit)
 {
 	if (json_get(budget, name) != NULL)
-		output_line(&command->output, "%-14s %.15g %s a day, %.15g left until %s", label, json_get_number(budget, name, 0), unit, json_get_number(budget, left, 0),
+		output_line(&command->output, "%-17s %.15g %s a day, %.15g left until %s", label, json_get_number(budget, name, 0), unit, json_get_number(budget, left, 0),
 			    json_get_text(budget, "until"));
 }
 
@@ -122,7 +122,7 @@ static void print_limit(struct command *command, const char *label, const struct
 static void print_spending(struct command *command, const struct json *runtime)
 {
 	const struct json *today = json_get(runtime, "today"), *budget = json_get(runtime, "budget");
-	output_line(&command->output, "%-14s %.15g tokens, %.15g s", "today", json_get_number(today, "tokens", 0), json_get_number(today, "seconds", 0));
+	output_line(&command->output, "%-17s %.15g tokens, %.15g s", "today", json_get_number(today, "tokens", 0), json_get_number(today, "seconds", 0));
 	print_limit(command, "budget", budget, "tokens", "tokensLeft", "tokens");
 	print_limit(command, "budget", budget, "seconds", "secondsLeft", "s");
 }

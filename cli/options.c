@@ -454,12 +454,12 @@ static void print_wrapped(FILE *file, size_t column, size_t indent, size_t width
 	fputc('\n', file);
 }
 
-/* What stands on the left of a line, and the text beside it from `column` on. */
+/* What stands on the left of a line, and the text beside it from `column` on; below it, if the left reaches that far. */
 static void print_row(FILE *file, const char *left, size_t column, size_t width, const char *text)
 {
 	size_t used = 2 + text_width(bytes_text(left));
-	fprintf(file, "  %s%*s", left, (int)(used < column ? column - used : 1), "");
-	print_wrapped(file, used < column ? column : used + 1, column, width, text);
+	fprintf(file, "  %s%s%*s", left, used < column ? "" : "\n", (int)(used < column ? column - used : column), "");
+	print_wrapped(file, column, column, width, text);
 }
 
 static void print_options(const struct option_rule *rules, size_t width, FILE *file)

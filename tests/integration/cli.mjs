@@ -131,6 +131,8 @@ await test('every verb of this release has a help text with an example, on stand
 	for (const verb of verbs) {
 		const result = await expects(0, [...verb.split(' '), '--help']);
 		check(result.out.startsWith(`reprise ${verb}`) && /Example:\n {2}.*reprise /.test(result.out), `help of ${verb}: ${result.out}`);
+		const crooked = result.out.split('\n').filter(line => /^ {2}(-\w,| {3}) --/.test(line) && line.length > 26 && !/^.{25} \S/.test(line) && line.trim().split(/ +/).length > 2 + /^ {2}-/.test(line));
+		equal(crooked, [], `texts of options of ${verb} stand in one column`);
 		equal(result.errors, '', 'standard error');
 	}
 });

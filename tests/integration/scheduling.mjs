@@ -49,7 +49,9 @@ await test('concurrency: auto is what the runtime tells, with its basis; it chan
 	const told = await show(daemon);
 	equal([told.concurrency, told.concurrencyBasis, told.concurrencySource], [3, 'reported', 'GET /props'], 'as told');
 	match(daemon.cli('runtime', 'show', 'r').stdout, /^concurrency +3$/m, 'runtime show');
-	match(daemon.cli('runtime', 'show', 'r').stdout, /^concurrencyBasis +reported$/m, 'runtime show');
+	const { stdout } = daemon.cli('runtime', 'show', 'r');
+	match(stdout, /^concurrencyBasis +reported$/m, 'runtime show');
+	equal(new Set(stdout.match(/^\w+ +(?=\S)/gm).map(label => label.length)).size, 1, `its values stand in one column: ${stdout}`);
 	await sim.script({ options: { slots: 2 } });
 	await daemon.post('/v1/runtimes/r/probe', {}, 200);
 	equal((await show(daemon)).concurrency, 2, 'after the change');
