@@ -556,6 +556,12 @@ static void set_instance(struct probe *probe)
 		instance_from_listener(&instance, &runtime->listener, ports->wall_ms(ports->arg));
 	else
 		instance_is_unknown(&instance, "the runtime is on another machine");
+	if (strcmp(instance.id, runtime->process) != 0) {
+		/* Another process under the same address may be another version: what a common probe does not tell was told by the one before. */
+		if (runtime->process[0] != '\0')
+			forget_observed(runtime);
+		memcpy(runtime->process, instance.id, sizeof(runtime->process));
+	}
 	if (!probe->facts.is_remote)
 		instance_add_model(&instance, probe->facts.instance, runtime->loaded_ms);
 	if (strcmp(instance.id, runtime->instance.id) == 0 && runtime->instance.basis != NULL)
@@ -605,11 +611,11 @@ static void finish_probe(struct probe *probe)
 		return;
 	}
 	probe->facts.server = probe->server;
+	set_instance(probe); /* first: of another process nothing is known yet that only a thorough probe tells */
 	configuration = find_same(runtime, make_configuration(probe));
 	arena_close(&runtime->models_arena);
 	runtime->models = probe->facts.models != NULL ? json_copy(&runtime->models_arena, probe->facts.models) : NULL;
 	set_configuration(runtime, configuration);
-	set_instance(probe);
 	runtime->is_unloaded = probe->facts.is_unloaded && configuration->model != NULL;
 	if (probe->ignored != NULL || probe->learned != NULL) {
 		struct json *ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored, *learned = probe->learned != NULL ? probe->learned : runtime->learned;

@@ -79,6 +79,7 @@ struct runtime {
 	char host_name[256]; /* of its url */
 	struct listener listener; /* as the last probe found it; only of a local one */
 	struct runtime_instance instance; /* … and what follows: which process answers */
+	char process[INSTANCE_ID_LEN_MAX + 1]; /* the instance without what it has loaded; "": not known */
 	int64_t loaded_ms; /* wall time; when the model was last loaded for a request, as its answer or a probe behind it tells. 0: never */
 	uint64_t instance_requests; /* that were sent to it so far, by this daemon */
 	bool is_unloaded; /* the last probe found that a request would load the model first */

@@ -51,7 +51,7 @@ const kinds = [
 		kind: 'lmstudio', options: { loaded: true }, sent: { stop: [], temperature: 0.5, top_p: 0.9, top_k: 0, seed: 7, max_tokens: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0 },
 		schema: body => body.response_format.json_schema.schema, marker: true,
 		record: { 'A.runtime_version': 'reported', 'A.engine': 'reported', 'B.arch': 'reported', 'B.quantisation': 'reported', 'C.context_length': 'reported', 'C.load_config': 'reported', 'C.parallel': 'reported' },
-		learns: true,
+		learns: true, replaced: { version: '2.9.0' }, shows: 'A.runtime_version',
 	},
 	{
 		name: 'transformers', kind: 'openai', sim: 'transformers', sent: { temperature: 0.5, top_p: 0.9, seed: 7, max_tokens: 900 }, schema: () => ({ type: 'object' }),
@@ -201,7 +201,9 @@ for (const row of kinds) {
 			equal((run.facts ?? []).length, FACTS, `facts of the run whose runtime died after ${afterBytes} bytes`);
 		}
 		if (row.replaced) {
-			// The same address, another runtime: no fact under the old record, none lost.
+			// The same address, another runtime: no fact under the old record, none lost. What only a thorough probe told goes with the one before.
+			if (row.learns)
+				await daemon.post('/v1/runtimes/r/probe', {}, 200);
 			const before = await extract(daemon);
 			await other.stop();
 			other = await startSimulator('--kind', row.sim ?? row.kind, '--port', String(port));
