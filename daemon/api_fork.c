@@ -212,7 +212,7 @@ static int load_definition(struct forked *f, struct error *error)
 	if (reader_definition_document(f->reader, &arena, &run.definition, &document, NULL, error) != 0)
 		goto end;
 	json = json_parse(&arena, document, JSON_STORED, NULL, error);
-	f->definition = json ? definition_load_json(json, &problems) : NULL;
+	f->definition = json ? definition_load_stored(json, &problems) : NULL;
 	if (!f->definition && error->code == ERR_NONE)
 		error_set(error, ERR_CORRUPT, "run %s: its definition cannot be read: %s", f->of, problems.count > 0 ? problems.items[0].message : "refused");
 end:

@@ -475,7 +475,7 @@ static void find_definition_work(struct store_reader *reader, struct store_read 
 	if (reader_definition_document(reader, &read->arena, &digest, &document, NULL, &read->error) != 0 || s->document)
 		return;
 	struct json *json = json_parse(&read->arena, document, JSON_STORED, NULL, &error);
-	find->definition = json ? definition_load_json(json, &find->problems) : NULL;
+	find->definition = json ? definition_load_stored(json, &find->problems) : NULL;
 	if (!find->definition)
 		error_set(&read->error, ERR_CORRUPT, "definition %s/%s:%s in the journal cannot be read: %s", row.namespace, row.name, row.version,
 			  json ? find->problems.count > 0 ? find->problems.items[0].message : "refused" : error.message);
@@ -1552,7 +1552,7 @@ static int begin_replay(struct api_read *own, struct replaying *replaying, struc
 		replaying->source = document;
 	problems_init(&problems);
 	struct json *parsed = json_parse(arena, document, JSON_STORED, NULL, error);
-	replaying->definition = parsed ? definition_load_json(parsed, &problems) : NULL;
+	replaying->definition = parsed ? definition_load_stored(parsed, &problems) : NULL;
 	if (!replaying->definition && error->code == ERR_NONE)
 		error_set(error, ERR_CORRUPT, "run %s: its definition cannot be read: %s", replaying->id, problems.count > 0 ? problems.items[0].message : "refused");
 	problems_close(&problems);

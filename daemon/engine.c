@@ -2029,7 +2029,7 @@ static struct definition *load_definition(struct engine *engine, struct bytes by
 			return engine->definitions[i];
 	problems_init(&problems);
 	struct json *document = json_parse(&problems.arena, bytes, JSON_STORED, NULL, error);
-	struct definition *definition = document ? definition_load_json(document, &problems) : NULL;
+	struct definition *definition = document ? definition_load_stored(document, &problems) : NULL;
 	if (!definition && document)
 		error_set(error, ERR_CORRUPT, "its definition is refused by this version: %s", problems.count ? problems.items[0].message : "unknown reason");
 	problems_close(&problems);

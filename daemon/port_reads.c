@@ -100,7 +100,7 @@ static int read_child_definition(struct store_reader *reader, struct arena *aren
 	if (reader_definition_document(reader, arena, &row.digest, &document, NULL, error) != 0 || (json = json_parse(arena, document, JSON_STORED, NULL, error)) == NULL)
 		return error->code;
 	problems_init(&problems);
-	look->definition = definition_load_json(json, &problems);
+	look->definition = definition_load_stored(json, &problems);
 	if (!look->definition)
 		error_set(error, ERR_UNSUPPORTED, "definition %s/%s:%s cannot be read by this release: %s", row.namespace, row.name, row.version,
 			  problems.count > 0 ? problems.items[0].message : "");

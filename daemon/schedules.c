@@ -458,7 +458,7 @@ static void load_row(struct store_reader *reader, struct arena *arena, const str
 	    (json = json_parse(arena, document, JSON_STORED, NULL, &loaded->error)) == NULL)
 		return;
 	problems_init(&problems);
-	loaded->definition = definition_load_json(json, &problems);
+	loaded->definition = definition_load_stored(json, &problems);
 	if (loaded->definition == NULL || loaded->definition->schedule == NULL)
 		error_set(&loaded->error, ERR_UNSUPPORTED, "its definition cannot be read by this release: %s", problems.count > 0 ? problems.items[0].message : "no schedule");
 	problems_close(&problems);

@@ -280,6 +280,8 @@ static void check_sampling(struct checker *checker, const struct json *value)
 	for (size_t i = 0; i < sampling_rule_count(); i++)
 		keys[i] = (struct key){sampling_rules[i].name, KEY_OPTIONAL, NULL};
 	checker_keys(checker, value, keys, sampling_rule_count(), "'sampling'");
+	if (checker->is_stored)
+		return; /* ranges were added after 0.1.0; the call refuses what cannot be */
 	for (size_t i = 0; i < json_count(value); i++) {
 		const struct json_member *member = &value->object.members[i];
 		const struct sampling_rule *rule = sampling_rule_find(member->name);

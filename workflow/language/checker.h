@@ -21,6 +21,7 @@ struct checker {
 	size_t function_values; /* of functions, at all calls together */
 	size_t schema_bytes; /* of all schemas, compiled */
 	bool too_many_values, too_many_schemas; /* were told */
+	bool is_stored; /* it was accepted once, maybe by an earlier release: what only a call can suffer from is left to the call */
 	bool only_checks; /* functions are checked where they stand: calls in them are not expanded */
 	const char *variables[CHECKER_VARIABLES_MAX]; /* names allowed after "$" */
 	size_t variable_count;

@@ -1594,7 +1594,7 @@ void problems_sort(struct problems *problems, size_t first)
 }
 
 /* definition->document is set: check it and build the tasks. NULL and freed when it is bad. */
-static struct definition *finish(struct definition *definition, const struct text_positions *positions, struct problems *problems)
+static struct definition *finish(struct definition *definition, const struct text_positions *positions, bool is_stored, struct problems *problems)
 {
 	static const char *const variables[] = {"context", "input", "workflow", "task", "runtime"};
 	struct checker *checker = memory_zero(sizeof *checker);
@@ -1602,6 +1602,7 @@ static struct definition *finish(struct definition *definition, const struct tex
 
 	checker->definition = definition;
 	checker->problems = problems;
+	checker->is_stored = is_stored;
 	checker->positions = definition->positions = positions;
 	buffer_init(&checker->pointer, 4 * DEFINITION_SOURCE_MAX); /* every byte of the source escaped, and indexes */
 	memcpy(checker->variables, variables, sizeof variables);
@@ -1638,10 +1639,10 @@ struct definition *definition_load(struct bytes source, enum text_format format,
 		return NULL;
 	}
 	definition->source = arena_bytes(&definition->arena, source);
-	return finish(definition, positions, problems);
+	return finish(definition, positions, false, problems);
 }
 
-struct definition *definition_load_json(const struct json *document, struct problems *problems)
+static struct definition *load_document(const struct json *document, bool is_stored, struct problems *problems)
 {
 	struct definition *definition;
 
@@ -1650,7 +1651,17 @@ struct definition *definition_load_json(const struct json *document, struct prob
 	definition = definition_new();
 	definition->document = json_copy(&definition->arena, document);
 	definition->source = json_print_arena(definition->document, &definition->arena);
-	return finish(definition, NULL, problems);
+	return finish(definition, NULL, is_stored, problems);
+}
+
+struct definition *definition_load_json(const struct json *document, struct problems *problems)
+{
+	return load_document(document, false, problems);
+}
+
+struct definition *definition_load_stored(const struct json *document, struct problems *problems)
+{
+	return load_document(document, true, problems);
 }
 
 void definition_free(struct definition *definition)

@@ -969,6 +969,38 @@ START_TEST(specification_definitions)
 }
 END_TEST
 
+/* What an earlier release took is read back from the journal, though it could not be registered any more: the call says so, not the run's loading. */
+START_TEST(stored_definitions_are_still_read)
+{
+	static const struct {
+		const char *sampling;
+		bool is_read;
+	} cases[] = {{"{\"temperature\":0.5}", true}, {"{\"temperature\":50,\"seed\":\"123456789012345678901\"}", true}, {"{\"temperatur\":1}", false}};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct problems problems;
+		struct definition *definition;
+		struct json *document;
+		char text[400];
+
+		problems_init(&problems);
+		snprintf(text, sizeof text,
+			 "{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"n\",\"name\":\"a\",\"version\":\"1.0.0\"},\"do\":[{\"a\":{\"call\":\"inference\",\"with\":"
+			 "{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":%s}}}]}", cases[i].sampling);
+		document = json_parse(&problems.arena, bytes_text(text), JSON_STRICT, NULL, NULL);
+		ck_assert_ptr_nonnull(document);
+		definition = definition_load_json(document, &problems);
+		ck_assert_msg((definition != NULL) == (i == 0), "%s", cases[i].sampling);
+		definition_free(definition);
+		definition = definition_load_stored(document, &problems);
+		ck_assert_msg((definition != NULL) == cases[i].is_read, "%s", cases[i].sampling);
+		definition_free(definition);
+		problems_close(&problems);
+	}
+}
+END_TEST
+
+
 /* What only jq understands is no mistake yet: it is kept for whoever registers the definition, with its place and the variables it speaks of. */
 START_TEST(expressions_for_jq_are_kept)
 {
@@ -1050,6 +1082,7 @@ int main(void)
 	tcase_add_test(tests, all_mistakes_come_at_once);
 	tcase_add_test(tests, json_documents_have_pointers);
 	tcase_add_test(tests, lint_warns);
+	tcase_add_test(tests, stored_definitions_are_still_read);
 	tcase_add_test(tests, expressions_for_jq_are_kept);
 	tcase_add_test(tests, expressions_for_jq_are_limited);
 	tcase_add_test(tests, tasks_are_limited);

@@ -45,7 +45,7 @@ static void replay_line(struct bytes line)
 	if (context.origin == NULL)
 		context.origin = "reprise.example/simulation";
 	problems_init(&problems);
-	struct definition *definition = definition_load_json(json_get(kept, "definition"), &problems);
+	struct definition *definition = definition_load_stored(json_get(kept, "definition"), &problems);
 	ck_assert_msg(definition != NULL, "its definition is refused: %s", problems.count > 0 ? problems.items[0].message : "");
 	problems_close(&problems);
 	struct entry *entries = arena_zero(&arena, (json_count(list) + 1) * sizeof *entries);
