@@ -79,13 +79,32 @@ bool kernels_read_line(struct arena *arena, struct bytes line, struct json *kern
 	return told;
 }
 
-/* Behind a value as Python prints it: 'text', ['list'], or a word up to the next member. */
+static bool is_quote(char c)
+{
+	return c == '\'' || c == '"';
+}
+
+static const char *skip_text(const char *at)
+{
+	char quote = *at++;
+
+	while (*at != '\0' && *at != quote)
+		at += *at == '\\' && at[1] != '\0' ? 2 : 1;
+	return *at != '\0' ? at + 1 : at;
+}
+
+/* Behind a value as Python prints it: 'text', ['list'], or a word up to the next member. What has no end, since the line was cut, is all that follows. */
 static const char *skip_value(const char *at)
 {
-	char end = *at == '[' ? ']' : *at == '(' ? ')' : *at == '\'' || *at == '"' ? *at : '\0';
-	const char *close = end != '\0' ? strchr(at + 1, end) : NULL;
+	char end = *at == '[' ? ']' : *at == '(' ? ')' : *at == '{' ? '}' : '\0';
 
-	return close != NULL ? close + 1 : at + strcspn(at, ",}");
+	if (is_quote(*at))
+		return skip_text(at);
+	if (end == '\0')
+		return at + strcspn(at, ",}");
+	for (at++; *at != '\0' && *at != end;)
+		at = is_quote(*at) ? skip_text(at) : at + 1; /* a key may hold any sign */
+	return *at != '\0' ? at + 1 : at;
 }
 
 /* 'name': value, of names that hold secrets without the value. */

@@ -85,6 +85,33 @@ START_TEST(evidence_of_logs)
 }
 END_TEST
 
+/* No byte of a secret is kept, whatever signs it holds and wherever the line was cut; what follows it is. */
+START_TEST(secrets_are_left_out)
+{
+	static const struct {
+		const char *line, *kept;
+	} cases[] = {
+		{"non-default args: {'api_key': ['a]b', 'c'], 'port': 1}", "non-default args: {'api_key': (set), 'port': 1}"},
+		{"non-default args: {'api_key': [\"a'b]\", 'c'], 'port': 1}", "non-default args: {'api_key': (set), 'port': 1}"},
+		{"non-default args: {'api_key': 'a\\'b, \"c', 'port': 1}", "non-default args: {'api_key': (set), 'port': 1}"},
+		{"non-default args: {'hf_token': {'a': 'b', 'c': 'd'}, 'port': 1}", "non-default args: {'hf_token': (set), 'port': 1}"},
+		{"non-default args: {'api_key': ['abc', 'de", "non-default args: {'api_key': (set)"},
+		{"non-default args: {'hf_token': 'ab, cd", "non-default args: {'hf_token': (set)"},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena;
+		struct json *lines;
+
+		arena_init(&arena);
+		lines = json_array(&arena);
+		ck_assert(kernels_read_evidence(&arena, bytes_text(cases[i].line), lines));
+		ck_assert_str_eq(json_at(lines, 0)->string.text, cases[i].kept);
+		arena_close(&arena);
+	}
+}
+END_TEST
+
 /* A longer line is cut. */
 START_TEST(evidence_is_bounded)
 {
@@ -124,4 +151,4 @@ START_TEST(limits)
 }
 END_TEST
 
-SUITE_MAIN("activities-kernels", lines_of_logs, evidence_of_logs, evidence_is_bounded, limits)
+SUITE_MAIN("activities-kernels", lines_of_logs, evidence_of_logs, secrets_are_left_out, evidence_is_bounded, limits)
