@@ -50,6 +50,24 @@ START_TEST(what_is_not_ours_is_nothing)
 }
 END_TEST
 
+/* A run's own sum names no runtime, and may be larger than what one attempt can have used, up to its limit. */
+START_TEST(sums_of_runs)
+{
+	const struct spent sum = {NULL, SPENT_SUM_MAX, SPENT_US_MAX}, more = {NULL, SPENT_SUM_MAX + 1, 0};
+	struct arena arena;
+	struct spent spent;
+
+	arena_init(&arena);
+	ck_assert(spent_read_any(spent_json(&arena, &sum), &spent));
+	ck_assert_ptr_null(spent.runtime);
+	ck_assert_int_eq(spent.tokens, SPENT_SUM_MAX);
+	ck_assert(!spent_read(spent_json(&arena, &sum), &spent));
+	ck_assert(!spent_read_any(spent_json(&arena, &more), &spent));
+	ck_assert(!spent_is_any(&spent));
+	arena_close(&arena);
+}
+END_TEST
+
 /* A day begins at midnight of UTC, also before the first one. */
 START_TEST(days_begin_at_midnight)
 {
@@ -64,4 +82,4 @@ START_TEST(days_begin_at_midnight)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("base-spent", days_begin_at_midnight, what_was_spent_comes_back, what_is_not_ours_is_nothing)
+SUITE_MAIN("base-spent", days_begin_at_midnight, what_was_spent_comes_back, what_is_not_ours_is_nothing, sums_of_runs)
