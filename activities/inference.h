@@ -5,7 +5,7 @@
  *        │          │             │            │        ▲ └─┤ something was refused: sent again without it (schema_ladder.h)
  *        └──────────┴─────────────┴────────────┴──────────┴─────────┴──▶ over, by inference_cancel() or a failure
  *
- * From counting back to queued, where the budget of the day has no room for the prompt.
+ * From counting back to queued, where the run's budget or that of the day has no room for the prompt; from preparing, where its runtime ended or is to be loaded anew first.
  * While the answer comes, stream_watch.h looks whether it can still become good. Counting only where the runtime can; a cache that is to be emptied is emptied behind it, and counting until that is done. Confirming: the answer is one of the runtime that was asked, as far as can be told.
  *
  * The slot is given back when the transfer is over: reading and grounding an answer keeps nobody waiting. A further attempt

@@ -77,6 +77,7 @@
  * runtime.refused     runtime, instance?, class, status, signal, tries      value: detail, the line of its log that tells the cause, and its last lines
  * runtime.stopped     runtime, instance, why, status, signal, left (processes that SIGKILL has not ended)   value: detail, the operator's reason, its last lines,
  *                     the watchdog's samples. instance: pid and start in the kernel's ticks
+ *                     of a model that its runtime was ordered to load or unload: ready, refused and stopped without status, signal, tries and left; instance? as in the facts of it
  * runtime.spent       spent, runId, stepId, attempt      of an attempt that nobody waits for any more: called off, or cut off by the end of the daemon
  *
  * A task that is pure (set, a private pure function) is one entry: task.completed. "record" is the attempt's record:

@@ -13,7 +13,7 @@
 #include "workflow/base/list.h"
 
 #define RUN_TOKENS_MAX INT64_C(1000000000000) /* 10^12: sums of them stay exact in a JSON number */
-enum { BUDGET_NONE = -1, RUN_SECONDS_MAX = 1000 * 1000 * 1000, BUDGET_US = 1000 * 1000 /* in a second */, BUDGET_MEMBERS = 2 };
+enum { BUDGET_NONE = -1, RUN_SECONDS_MAX = 1000 * 1000 * 1000, BUDGET_US = 1000 * 1000 /* in a second */ };
 
 /* Of limits: BUDGET_NONE, there is none. Tokens: of prompts and answers. us: microseconds in which a runtime's slot was held. */
 struct budget_amount {
