@@ -278,7 +278,7 @@ static void ask(struct loading *loading, const char *path, const struct json *bo
 static bool take_answer(struct loading *loading, int *status, struct bytes *body)
 {
 	struct transfer *transfer = &loading->transfer;
-	bool complete = transfer->end == TRANSFER_COMPLETE;
+	bool complete = transfer->end == TRANSFER_COMPLETE, unreachable = transfer->end == TRANSFER_NOT_CONNECTED;
 	char why[ACTIVITY_DETAIL_MAX];
 
 	loading->asking = false;
@@ -287,8 +287,10 @@ static bool take_answer(struct loading *loading, int *status, struct bytes *body
 	*body = arena_bytes(&loading->arena, buffer_bytes(&transfer->received));
 	detail_set(why, "%s", transfer->detail);
 	transfer_close(transfer);
-	if (!complete)
+	if (!complete) {
+		runtime_doubt(loading->runtime, why, unreachable); /* who answers next may be somebody else */
 		fail(loading, "it does not answer at %s: %s", loading->runtime->config.url, why);
+	}
 	return complete;
 }
 

@@ -128,6 +128,7 @@ await test('a server without that API, or that is not there, fails the order and
 	equal(await outcome(daemon, await submit(daemon)), 'facts', 'attempts go on');
 	await sim.stop();
 	match(daemon.cli('runtime', 'reload', 'r', '--yes', '--wait').stderr, /runtime r is failed: it does not answer at /, 'gone');
+	equal((await daemon.get('/v1/runtimes/r')).status, 'unreachable', 'status');
 	equal(await outcome(daemon, await submit(daemon)), 'unreachable', 'attempts find it out');
 	await daemon.stop();
 });
