@@ -897,6 +897,9 @@ static void on_sending(struct transfer *transfer)
 	struct inference *inference = transfer->owner;
 	struct activity_result *result = &inference->work->activity->result;
 
+	/* Behind a connection that is used again is the process of before, but somebody may have had it load the model anew. */
+	if (inference->runtime->adapter->loading.load_path != NULL && inference->recheck_state == RECHECK_NONE)
+		start_recheck(inference);
 	if (inference->phase_kind != PHASE_CONNECT) {
 		inference->sent_again++;
 		return;

@@ -40,6 +40,23 @@ await test('reload: the model is another instance under the same settings, in th
 	await sim.stop();
 });
 
+await test('a model that somebody else loads anew, behind a connection that is kept, is noticed and named; no fact is under the settings of before', async () => {
+	const sim = await startSimulator('--kind', 'lmstudio'), daemon = await daemonOf('elsewhere', { r: runtimeOf(sim.url) });
+	const order = async (path, body) => equal((await ask({ host: '127.0.0.1', port: sim.port }, 'POST', path, body)).status, 200, path);
+	const length = async () => {
+		const run = await daemon.ended(await submit(daemon)), id = run.facts[0].id ?? run.facts[0];
+		return (await daemon.get(`/v1/provenance/${(await daemon.get(`/v1/facts/${id}`)).configuration}`)).record.C.context_length.value;
+	};
+	await known(daemon);
+	const before = await length();
+	await order('/api/v1/models/unload', { instance_id: MODEL });
+	await order('/api/v1/models/load', { model: MODEL, context_length: 4096 });
+	equal([before, await length()], [32768, 4096], 'context of each fact\'s record');
+	match(daemon.child.errors, /configuration changed: .*C\.context_length/, 'the log names the field');
+	await daemon.stop();
+	await sim.stop();
+});
+
 await test('the configured context wins over the one that it had', async () => {
 	const sim = await startSimulator('--kind', 'lmstudio'), daemon = await daemonOf('context', { r: runtimeOf(sim.url, { contextLength: 2048 }) });
 	await known(daemon);
