@@ -1768,8 +1768,9 @@ static void apply_entries(struct run *run)
 		if (!activity)
 			continue;
 		activity->told = activity->activity.result.spent.runtime && tells_spent(&live->append, &activity->activity);
-		budget_leave(&activity->activity.claim);
+		budget_leave_folded(&activity->activity.claim);
 	}
+	budget_go_on(live->budget);
 	fold_times(live, live->append.entries[live->append.entry_count - 1].time_ms);
 	run->engine->counts.entries += live->append.entry_count;
 }

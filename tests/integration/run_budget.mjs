@@ -44,7 +44,7 @@ await test('calls begin as long as what they may take fits, to the last token; t
 	const id = (await run(daemon, sequence(4), { tokens: 2 * EACH + 49, seconds: 1000 })).id, failed = await daemon.run(id);
 	equal([failed.status, failed.spent.tokens, failed.budget], ['faulted', 2 * EACH, { seconds: 1000, tokens: 2 * EACH + 49 }], 'one token less');
 	equal([failed.error.type, failed.error.status, failed.error.class, failed.error.instance], [TYPE, 403, 'budget', '/do/2/a2'], 'error');
-	match(failed.error.detail, new RegExp(`^run ${id} may use ${2 * EACH + 49} tokens and has used ${2 * EACH}; this call may take 50; give it more and go on: reprise retry ${id} --budget tokens=${4 * EACH + 50}$`), 'detail');
+	match(failed.error.detail, new RegExp(`^run ${id} may use ${2 * EACH + 49} tokens and has used ${2 * EACH}; this call may take 50; give it more, as far as limits.run of the configuration allows, and go on: reprise retry ${id} --budget tokens=${4 * EACH + 50}$`), 'detail');
 	equal((await sim.state()).requests, 2, 'requests');
 	equal(failed.tasks.at(-1).attempts, 1, 'not tried again');
 	match(daemon.cli('show', id).stdout, new RegExp(`^spent +${2 * EACH} tokens of ${2 * EACH + 49}, \\d\\.\\d+ seconds of 1000$`, 'm'), 'show');
@@ -117,7 +117,7 @@ await test('seconds: a call begins while time is left, and is not cut off', asyn
 	const failed = await run(daemon, sequence(2), { seconds: 1 });
 	equal([failed.status, failed.error.type, failed.error.instance], ['faulted', TYPE, '/do/1/a1'], 'after a second');
 	check(failed.spent.seconds >= 1 && failed.budget.seconds === 1, () => JSON.stringify(failed.spent));
-	match(failed.error.detail, /may use a runtime for 1 seconds, and has for 1[.\d]*; give it more and go on: reprise retry [^ ]+ --budget seconds=\d+$/, 'detail');
+	match(failed.error.detail, /may use a runtime for 1 seconds, and has for 1[.\d]*; give it more, as far as limits.run of the configuration allows, and go on: reprise retry [^ ]+ --budget seconds=\d+$/, 'detail');
 	await sim.script(fixed);
 	equal((await daemon.post(`/v1/runs/${failed.id}/retry?wait=30s`, { budget: { seconds: 100 } }, 200)).status, 'completed', 'with more');
 	await settle(daemon);
@@ -178,6 +178,7 @@ await test('the configuration bounds what may be asked for, and is the default o
 	equal((await daemon.get('/v1/config')).limits.run, { seconds: 100, tokens: all.tokens }, 'config');
 	const one = await run(daemon, sequence(5));
 	equal([one.status, one.budget, one.spent.tokens], ['faulted', { seconds: 100, tokens: all.tokens }, 4 * EACH], 'the default');
+	match((await daemon.run(one.id)).error.detail, /as far as limits\.run of the configuration allows/, 'who is at the bound is told of it');
 	problem(await daemon.ask('POST', '/v1/runs', { definition: sequence(1), budget: { tokens: all.tokens + 1 } }), 400, new RegExp(`${all.tokens + 1} is more than the ${all.tokens} that a run may have`));
 	problem(await daemon.ask('POST', `/v1/runs/${one.id}/retry`, { budget: { seconds: 101 } }), 400, /101 is more than the 100/);
 	for (const [budget, says] of [[{}, /neither tokens nor seconds/], [{ tokens: 0 }, /whole number from 1/], [{ hours: 1 }, /'hours'/], [7, /found number/]])

@@ -327,12 +327,12 @@ void budget_explain(const struct budget_claim *claim, int64_t tokens, char *text
 			refusing = at;
 	const char *around = refusing == claim->budget ? "" : ", of which this one is a part,";
 	if (lacks_time(refusing)) {
-		snprintf(text, size, "run %s%s may use a runtime for %.6g seconds, and has for %.6g; give it more and go on: reprise retry %s --budget seconds=%" PRId64, refusing->run_id, around,
+		snprintf(text, size, "run %s%s may use a runtime for %.6g seconds, and has for %.6g; give it more, as far as limits.run of the configuration allows, and go on: reprise retry %s --budget seconds=%" PRId64, refusing->run_id, around,
 			 (double)refusing->limit.us / BUDGET_US, (double)us_used(refusing) / BUDGET_US, refusing->run_id, us_used(refusing) / BUDGET_US * 2 + 1);
 		return;
 	}
 	int64_t wanted = tokens < 1 ? 1 : tokens;
-	snprintf(text, size, "run %s%s may use %" PRId64 " tokens and has used %" PRId64 "; this call may take %s%" PRId64 "; give it more and go on: reprise retry %s --budget tokens=%" PRId64,
+	snprintf(text, size, "run %s%s may use %" PRId64 " tokens and has used %" PRId64 "; this call may take %s%" PRId64 "; give it more, as far as limits.run of the configuration allows, and go on: reprise retry %s --budget tokens=%" PRId64,
 		 refusing->run_id, around, refusing->limit.tokens, tokens_used(refusing), tokens < 1 ? "any number from " : "", wanted, refusing->run_id,
 		 tokens_used(refusing) * 2 + wanted);
 }
@@ -350,16 +350,39 @@ void budget_withdraw(struct budget_claim *claim)
 		wake(claim->budget);
 }
 
-void budget_settle(struct budget_claim *claim, int64_t tokens, int64_t us)
+/* Without a look at who waits. */
+static void count_as(struct budget_claim *claim, int64_t tokens, int64_t us)
 {
-	if (!claim->budget)
-		return;
 	list_remove(&claim->link);
 	unlink_below(claim);
 	change(claim->budget, -claim->held, tokens - claim->used.tokens, us - claim->used.us);
 	claim->held = 0;
 	claim->used = (struct budget_amount){tokens, us};
+}
+
+void budget_settle(struct budget_claim *claim, int64_t tokens, int64_t us)
+{
+	if (!claim->budget)
+		return;
+	count_as(claim, tokens, us);
 	wake(claim->budget);
+}
+
+void budget_leave_folded(struct budget_claim *claim)
+{
+	struct budget *budget = claim->budget;
+
+	if (!budget)
+		return;
+	count_as(claim, 0, 0);
+	claim->budget = NULL;
+	budget_release(budget);
+}
+
+void budget_go_on(struct budget *budget)
+{
+	if (budget)
+		wake(budget);
 }
 
 void budget_leave(struct budget_claim *claim)

@@ -75,4 +75,8 @@ enum budget_answer budget_ask(struct budget_claim *claim, int64_t tokens);
 void budget_explain(const struct budget_claim *claim, int64_t tokens, char *text, size_t size);
 void budget_withdraw(struct budget_claim *claim); /* it neither waits nor holds */
 void budget_settle(struct budget_claim *claim, int64_t tokens, int64_t us); /* the attempt has ended: so much was it */
-void budget_leave(struct budget_claim *claim); /* that has been folded in, or never will be */
+void budget_leave(struct budget_claim *claim); /* nothing of it counts any more */
+/* What it used has been folded in, by the budget_set() before this: it leaves. With several of one budget_set() nobody may look at the ledger before all
+ * have left, since until then it is counted twice; so nobody who waits is asked before budget_go_on(). */
+void budget_leave_folded(struct budget_claim *claim);
+void budget_go_on(struct budget *budget); /* whoever waits in its tree and need not any more. NULL is allowed */

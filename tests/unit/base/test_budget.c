@@ -154,7 +154,7 @@ START_TEST(tokens_to_the_last)
 	budget_settle(&c, 0, 0);
 	ck_assert_int_eq(budget_ask(&c, 2), BUDGET_REFUSED);
 	budget_explain(&c, 2, text, sizeof text);
-	ck_assert_str_eq(text, "run r may use 100 tokens and has used 99; this call may take 2; give it more and go on: reprise retry r --budget tokens=200");
+	ck_assert_str_eq(text, "run r may use 100 tokens and has used 99; this call may take 2; give it more, as far as limits.run of the configuration allows, and go on: reprise retry r --budget tokens=200");
 	/* Folded in: the same once more, not twice. */
 	budget_set(budget, &(struct budget_amount){100, BUDGET_NONE}, &(struct budget_amount){99, 14});
 	budget_leave(&a);
@@ -182,7 +182,7 @@ START_TEST(time_to_the_last)
 	budget_settle(&a, 5, 1000);
 	ck_assert_int_eq(budget_ask(&b, 0), BUDGET_REFUSED);
 	budget_explain(&b, 0, text, sizeof text);
-	ck_assert_ptr_nonnull(strstr(text, "for 0.001 seconds, and has for 0.001; give it more and go on: reprise retry r --budget seconds=1"));
+	ck_assert_ptr_nonnull(strstr(text, "for 0.001 seconds, and has for 0.001; give it more, as far as limits.run of the configuration allows, and go on: reprise retry r --budget seconds=1"));
 	budget_leave(&a);
 	budget_leave(&b);
 	budget_release(budget);
@@ -278,6 +278,42 @@ START_TEST(children_share)
 }
 END_TEST
 
+/* What several attempts used that are folded in together is not counted twice in between: who waits for others goes on waiting, and goes when they end. */
+START_TEST(folded_in_together)
+{
+	struct budget *budget = make("r", 100, BUDGET_NONE);
+	struct budget_claim a, b, c, d;
+
+	join(&a, budget);
+	join(&b, budget);
+	join(&c, budget);
+	join(&d, budget);
+	ck_assert_int_eq(budget_ask(&a, 30), BUDGET_GRANTED);
+	ck_assert_int_eq(budget_ask(&b, 30), BUDGET_GRANTED);
+	ck_assert_int_eq(budget_ask(&c, 20), BUDGET_GRANTED);
+	ck_assert_int_eq(budget_ask(&d, 30), BUDGET_WAITS);
+	budget_settle(&a, 30, 1);
+	budget_settle(&b, 30, 1);
+	budget_set(budget, &(struct budget_amount){100, BUDGET_NONE}, &(struct budget_amount){60, 2});
+	budget_leave_folded(&a);
+	budget_leave_folded(&b);
+	budget_go_on(budget);
+	ck_assert_str_eq(turns, "");
+	ck_assert_int_eq(budget_left(budget).tokens, 40);
+	budget_settle(&c, 5, 1);
+	ck_assert_str_eq(turns, "e"); /* it wanted 30 */
+	budget_settle(&d, 0, 0);
+	/* One that was called off in between is not in `spent`: that makes room. */
+	ck_assert_int_eq(budget_ask(&d, 36), BUDGET_REFUSED);
+	budget_leave_folded(&c);
+	budget_go_on(budget);
+	ck_assert_int_eq(budget_ask(&d, 36), BUDGET_GRANTED);
+	budget_leave(&d);
+	budget_go_on(NULL);
+	budget_release(budget);
+}
+END_TEST
+
 /* A run without a budget lets everything pass. */
 START_TEST(nothing_is_limited_without)
 {
@@ -287,10 +323,11 @@ START_TEST(nothing_is_limited_without)
 	ck_assert_int_eq(budget_ask(&claim, INT64_MAX), BUDGET_GRANTED);
 	budget_withdraw(&claim);
 	budget_settle(&claim, 5, 5);
+	budget_leave_folded(&claim);
 	budget_leave(&claim);
 	budget_release(NULL);
 	ck_assert_int_eq(budget_left(NULL).tokens, BUDGET_NONE);
 }
 END_TEST
 
-SUITE_MAIN("base-budget", budgets_are_read, entries_are_taken, bounds_hold, tokens_to_the_last, time_to_the_last, waiting_in_turn, children_share, nothing_is_limited_without)
+SUITE_MAIN("base-budget", budgets_are_read, entries_are_taken, bounds_hold, tokens_to_the_last, time_to_the_last, waiting_in_turn, children_share, folded_in_together, nothing_is_limited_without)
