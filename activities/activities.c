@@ -279,7 +279,7 @@ const char *activity_waits_for(const struct activity *activity)
 
 	if (work == NULL || !work->queued)
 		return NULL;
-	return work->slot->waiting ? slot_wait_name(work->slot->queue->reason) : "run-budget"; /* before that it is in no queue */
+	return work->slot->waiting ? slot_wait_name(work->slot->queue->reason) : WAITS_RUN_BUDGET; /* before that it is in no queue */
 }
 
 void activity_close(struct activity *activity)

@@ -159,7 +159,8 @@ void activities_close(struct activities *activities, void (*on_closed)(void *arg
 int activity_start(struct activities *activities, struct activity *activity, struct error *error);
 /* Closes the stream at once; the callback fires (later) with FAILURE_CANCELLED unless the result was already there. */
 void activity_cancel(struct activities *activities, struct activity *activity);
-/* Why it waits for its turn at its runtime, by slot_wait_name(), or "run-budget": for a place in its run's; NULL: it does not. Of one that was accepted and has not ended. */
+#define WAITS_RUN_BUDGET "run-budget"
+/* Why it waits for its turn at its runtime, by slot_wait_name(), or WAITS_RUN_BUDGET: for a place in its run's; NULL: it does not. Of one that was accepted and has not ended. */
 const char *activity_waits_for(const struct activity *activity);
 void activity_close(struct activity *activity); /* frees the result */
 

@@ -1300,23 +1300,25 @@ static void on_configured(struct configuration_wait *wait)
 
 /* ---- Life ---- */
 
-/* What it waited for, where it waited at all: {"rate": microseconds, …}. */
-static void write_waited(struct inference *inference)
+/* What it waited for, where it waited at all, all times that it did: {"rate": microseconds, …}. */
+static void add_waited(struct inference *inference, const char *name, uint64_t us)
 {
 	struct arena *arena = &inference->work->activity->arena;
-	struct json *waited = json_get(work_record(inference->work), "waitedUs"); /* there if it waits again */
+	struct json *waited = json_get(work_record(inference->work), "waitedUs");
 
-	for (size_t i = 0; i < SLOT_WAIT_COUNT; i++) {
-		const char *name = slot_wait_name((enum slot_wait)i);
-
-		if (inference->slot.waited_us[i] < WAITED_TOLD_MIN_US)
-			continue;
-		if (waited == NULL)
-			waited = json_object(arena);
-		json_set_number(arena, waited, name, json_get_number(waited, name, 0) + (double)inference->slot.waited_us[i]);
-	}
-	if (waited != NULL)
+	if (us < WAITED_TOLD_MIN_US)
+		return;
+	if (waited == NULL) {
+		waited = json_object(arena);
 		json_set(arena, work_record(inference->work), "waitedUs", waited);
+	}
+	json_set_number(arena, waited, name, json_get_number(waited, name, 0) + (double)us);
+}
+
+static void write_waited(struct inference *inference)
+{
+	for (size_t i = 0; i < SLOT_WAIT_COUNT; i++)
+		add_waited(inference, slot_wait_name((enum slot_wait)i), inference->slot.waited_us[i]);
 }
 
 static void leave_queue(struct inference *inference)
@@ -1420,6 +1422,7 @@ static void on_budget(struct budget_claim *claim, bool granted)
 	struct work *work = CONTAINER_OF(claim, struct activity, claim)->work;
 	struct inference *inference = work->inference;
 
+	add_waited(inference, WAITS_RUN_BUDGET, now_us(work->activities) - inference->waits_since_us);
 	if (granted) {
 		runtime_queue(inference->runtime, &inference->slot);
 		return;
@@ -1438,6 +1441,7 @@ static void begin_waiting(struct inference *inference)
 	work->queued = true;
 	work->slot = &inference->slot;
 	work->activities->queued++;
+	inference->waits_since_us = now_us(work->activities);
 	stage_enter(work, &work->activity->result.stages.queue);
 }
 

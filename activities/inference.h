@@ -68,6 +68,7 @@ struct inference {
 	/* Its own. */
 	enum inference_state state;
 	struct slot slot;
+	uint64_t waits_since_us; /* for its run's budget, then for the slot */
 	struct configuration_wait wait;
 	struct configuration *sent_under; /* held */
 	bool was_unloaded; /* the model, when the request was sent */

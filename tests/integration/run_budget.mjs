@@ -73,6 +73,7 @@ await test('side by side: what others hold is waited for, not failed for, and ne
 	const tokens = 11 * EACH + 50;
 	const fits = await run(daemon, several(12), { tokens }, { count: 12 });
 	equal([fits.status, fits.spent.tokens], ['completed', 12 * EACH], 'it would fit one after the other');
+	check(fits.overhead.waitedMs['run-budget'] >= 1, () => JSON.stringify(fits.overhead));
 	const most = async id => {
 		let open = 0, max = 0;
 		for (const event of (await daemon.get(`/v1/runs/${id}/events`)).events) {
