@@ -897,8 +897,8 @@ static void on_sending(struct transfer *transfer)
 	struct inference *inference = transfer->owner;
 	struct activity_result *result = &inference->work->activity->result;
 
-	/* Behind a connection that is used again is the process of before, but somebody may have had it load the model anew. */
-	if (inference->runtime->adapter->loading.load_path != NULL && inference->recheck_state == RECHECK_NONE)
+	/* Behind a connection that is used again is the process of before; one of several models may have been told to load another under that name. */
+	if (inference->runtime->adapter->loaded_models > 0 && inference->recheck_state == RECHECK_NONE)
 		start_recheck(inference);
 	if (inference->phase_kind != PHASE_CONNECT) {
 		inference->sent_again++;

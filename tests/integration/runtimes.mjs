@@ -444,6 +444,23 @@ await test('llama.cpp\'s router: it is asked by model, nothing that is asked of 
 	await sim.stop();
 });
 
+await test('ollama: a model that is replaced under its name, behind a connection that is kept, is noticed; no fact is under the digest of before', async () => {
+	const sim = await startSimulator('--kind', 'ollama');
+	await sim.script({ options: { loaded: true } });
+	const daemon = await new Daemon('runtimes-name', { runtimes: runtimeOf({ kind: 'ollama' }, sim.url, { retry: { attempts: 3, floor: '10ms', cap: '50ms' } }) }).start();
+	const digest = async () => {
+		const { facts } = await extract(daemon);
+		equal(facts.length, FACTS, 'facts');
+		return (await daemon.get(`/v1/provenance/${(await daemon.get(`/v1/facts/${facts[0].id}`)).configuration}`)).record.B.weights_digest.value;
+	};
+	const before = await digest();
+	await sim.script({ options: { loaded: true, revision: '2' } });
+	const after = await digest();
+	check(before !== after, `both under ${before}`);
+	equal(after, (await daemon.post('/v1/runtimes/r/probe', {}, 200)).configuration.B.weights_digest.value, 'the digest of the fact\'s record');
+	await daemon.stop();
+});
+
 await test('ollama: a model that was loaded for a request is asked about anew, and the facts are under what is in force', async () => {
 	const sim = await startSimulator('--kind', 'ollama');
 	await sim.script({ options: { loaded: false, loadMs: 1300 } });
