@@ -68,8 +68,8 @@ const faults = [
 	[{ kind: 'status', status: 500 }, 'runtime-error'],
 	[{ kind: 'status', status: 501 }, 'refused'],
 	[{ kind: 'status', status: 503 }, 'unreachable'],
-	[{ on: [1, 2], kind: 'refuse' }, 'unreachable'], // twice: on a connection that breaks before any byte curl sends again
-	[{ on: [1, 2], kind: 'close' }, 'unreachable'],
+	[{ on: { every: 1 }, kind: 'refuse' }, 'unreachable'], // each: on a kept connection that breaks before any byte curl sends again, and it may have several
+	[{ on: { every: 1 }, kind: 'close' }, 'unreachable'],
 	[{ kind: 'hang' }, 'stalled'],
 	[{ kind: 'stall', afterBytes: 700 }, 'stalled'],
 	[{ kind: 'reset', afterBytes: 700 }, 'runtime-error'],
