@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { spawnSync } from 'node:child_process';
 import { check, finish, folder, programs, test } from '../support/harness.mjs';
 
-// Some 5 to 8 % above what was counted on Debian 12. Nettle's instructions for SHA-256 are unknown to Valgrind, so each count holds
+// Some 3 to 4 % above what was counted on Debian 12. Nettle's instructions for SHA-256 are unknown to Valgrind, so each count holds
 // the slower way. Whoever makes something cheaper lowers the number.
 const LIMITS = { loop: 960_000, writer: 570_000 };
 const RUNS = [40, 140];
