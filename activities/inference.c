@@ -304,7 +304,7 @@ static void leave_wire(struct inference *inference)
 	inference->slot.tokens_spent = tokens;
 	runtime_leave(inference->runtime, &inference->slot);
 	if (was_held && was_sent)
-		*spent = (struct spent){inference->runtime->config.name /* which lives as long as the activities */, tokens, (int64_t)inference->slot.held_us};
+		*spent = (struct spent){arena_text(&inference->work->activity->arena, inference->runtime->config.name), tokens, (int64_t)inference->slot.held_us}; /* the runtime may be closed before it is read */
 }
 
 /* ---- After the answer ---- */
