@@ -143,7 +143,7 @@ await test('what cannot be started at all is refused as a mistake of the configu
 });
 
 await test('a runtime that crashes is started anew; the attempt in flight is tried again, and too many crashes in a row end that', async () => {
-	const r = await Launched.make({ dieAfter: 1 }, { restart: { attempts: 2, floor: '300ms', cap: '1s' } });
+	const r = await Launched.make({ dieAfter: 1 }, { restart: { attempts: 2, floor: '2s', cap: '2s' } });
 	const daemon = await daemonOf('crashes', { r });
 	await becomes(daemon, 'ready');
 	await submit(daemon, 'in-flight');
