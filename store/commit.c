@@ -1057,6 +1057,7 @@ static int prepare_database(struct store *store, struct error *error)
 	struct connection *connection = &store->writer.connection;
 	char pragmas[256];
 	int keep = 1, descriptor;
+	int64_t vacuum;
 
 	/* Made here for its mode: SQLite gives the same one to the files beside it. */
 	descriptor = open(store->database_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -1066,10 +1067,12 @@ static int prepare_database(struct store *store, struct error *error)
 	wal_file_set_up();
 	if (connection_open_on(connection, WAL_FILE_LAYER, store->database_path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error) != 0)
 		return error->code;
+	/* Said to a journal that does so already, it is written down once more: a full disk would keep the daemon from starting. */
+	if (connection_number(connection, "PRAGMA auto_vacuum", &vacuum, error) != 0)
+		return error->code;
 	snprintf(pragmas, sizeof(pragmas),
-		 "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA secure_delete=ON; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; "
-		 "PRAGMA journal_size_limit=%llu",
-		 (unsigned long long)store->options.wal_mib * 4 << 20);
+		 "%sPRAGMA secure_delete=ON; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=%llu",
+		 vacuum == AUTO_VACUUM_INCREMENTAL ? "" : "PRAGMA auto_vacuum=INCREMENTAL; ", (unsigned long long)store->options.wal_mib * 4 << 20);
 	if (connection_exec(connection, pragmas, error) != 0)
 		return error->code;
 	if (connection_text_is(connection, "PRAGMA journal_mode", "wal", error) != 0)
@@ -1078,6 +1081,16 @@ static int prepare_database(struct store *store, struct error *error)
 	sqlite3_file_control(connection->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
 	sqlite3_wal_hook(connection->db, on_wal, store);
 	return migrate_up(connection, error);
+}
+
+/* They take room and are in nobody's way: on a full disk, where taking them away needs room first, they stay until the next start. */
+static int forget_orphans(struct store *store, struct error *error)
+{
+	if (content_table_forget_orphans(&store->writer.connection, error) != ERR_FULL)
+		return error->code;
+	log_warn(LOG_STORE, "what a crash left of large values stays until the next start: %s", error->message);
+	*error = (struct error){0};
+	return 0;
 }
 
 int commit_open(struct store *store, struct error *error)
@@ -1094,7 +1107,7 @@ int commit_open(struct store *store, struct error *error)
 	retention_open(store);
 	if (prepare_database(store, error) != 0)
 		return error->code;
-	if (content_table_forget_orphans(&writer->connection, error) != 0)
+	if (forget_orphans(store, error) != 0)
 		return error->code;
 	if (retention_read_clock(store, error) != 0)
 		return error->code;

@@ -13,6 +13,7 @@
 enum {
 	STORE_STATEMENTS_MAX = 160, /* prepared statements of one connection */
 	STORE_CACHE_KIB = 1024, /* pages that one connection keeps */
+	AUTO_VACUUM_INCREMENTAL = 2, /* SQLite's number of that mode */
 	STORE_BUSY_MS = 1000, /* wait for a lock of a foreign process before saying so */
 	STORE_STOP_BUSY_TRIES = 5, /* … and so often while the store closes */
 	STORE_PAGE_BYTES_MAX = 16 << 20, /* bytes of one page of reader_entries() */

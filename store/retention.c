@@ -1291,7 +1291,7 @@ static int make_incremental(struct store *store, struct error *error)
 {
 	int64_t mode;
 
-	if (connection_number(connection_of(store), "PRAGMA auto_vacuum", &mode, error) != 0 || mode == 2)
+	if (connection_number(connection_of(store), "PRAGMA auto_vacuum", &mode, error) != 0 || mode == AUTO_VACUUM_INCREMENTAL)
 		return error->code;
 	if (connection_exec(connection_of(store), "PRAGMA auto_vacuum=INCREMENTAL; VACUUM", error) != 0 || commit_expect_shorter_file(store, error) != 0)
 		return error->code;

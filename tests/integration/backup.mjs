@@ -4,7 +4,7 @@ import { spawnSync as spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Daemon, check, cli, definition, equal, exitOf, finish, launch, match, pause, programs, random, root, seedOf, test, until } from '../support/harness.mjs';
+import { Daemon, check, cli, definition, equal, exitOf, finish, launch, match, pause, programs, random, root, seedOf, sqlite, test, until } from '../support/harness.mjs';
 
 const draw = random(seedOf(9));
 const setOf = (id, n = 0) => ({ id, definition: definition('set', [{ one: { set: { n: '${ .n }' } } }]), input: { n } });
@@ -111,12 +111,6 @@ await test(`a backup while ${RUNS} runs are submitted: whole up to its checkpoin
 function checkpointOf(daemon, size) {
 	const found = sqlite(join(daemon.data, 'journal.db'), `SELECT hex(note) FROM checkpoint WHERE size = ${size}`);
 	return Buffer.from(found, 'hex');
-}
-
-function sqlite(path, sql) {
-	const result = spawn('sqlite3', [path, sql], { encoding: 'utf8' });
-	equal(result.status, 0, result.stderr);
-	return result.stdout.trim();
 }
 
 await test('a copy that is behind: kept to be read, and another log begins that names where the old one ended', async () => {

@@ -250,7 +250,7 @@ await test('a foreign process that holds the journal\'s write lock delays submis
 	await daemon.start();
 	await daemon.post('/v1/runs', setOf('before'), 201);
 	equal((await daemon.ended('before')).status, 'completed', 'before');
-	const holder = launch('sh', ['-c', '(echo "BEGIN IMMEDIATE; SELECT 1;"; sleep 3; echo "ROLLBACK;") | sqlite3 "$1"', 'sh', join(daemon.data, 'journal.db')]);
+	const holder = launch('sh', ['-c', '(echo ".timeout 10000"; echo "BEGIN IMMEDIATE; SELECT 1;"; sleep 3; echo "ROLLBACK;") | sqlite3 "$1"', 'sh', join(daemon.data, 'journal.db')]);
 	equal(await firstLine(holder, 'sqlite3'), '1', 'the lock is held');
 	let released = false;
 	holder.gone.then(() => { released = true; });

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { unlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { Daemon, check, definition, equal, exitOf, finish, match, pause, programs, random, seedOf, startSimulator, test, until } from '../support/harness.mjs';
+import { Daemon, check, definition, equal, exitOf, finish, match, pause, programs, random, seedOf, sqlite, startSimulator, test, until } from '../support/harness.mjs';
 
 const sim = await startSimulator();
 const runtimes = { model: { kind: 'simulator', url: sim.url, model: 'reprise-sim', concurrency: 16 } };
@@ -269,7 +269,7 @@ await test('a run that cannot be loaded is tried, then put into quarantine with 
 	await start(daemon, 'poor', [{ rest: { listen: { to: { one: { with: { type: 'hours' } } } } } }]); // not one that is left alone until its time
 	await start(daemon, 'good', [{ w: { wait: { milliseconds: 100 } } }]);
 	await daemon.kill();
-	const sql = text => { const result = spawnSync('sqlite3', [join(daemon.data, 'journal.db'), text], { encoding: 'utf8' }); equal([result.status, result.stderr], [0, ''], text); return result.stdout.trim(); };
+	const sql = text => sqlite(join(daemon.data, 'journal.db'), text);
 	const definitionOf = `id IN (SELECT id FROM content WHERE CAST(bytes AS TEXT) LIKE '{"do":[{"rest"%')`;
 	equal(sql(`SELECT count(*) FROM content WHERE ${definitionOf}`), '1', 'its definition');
 	sql(`UPDATE content SET bytes = CAST(replace(CAST(bytes AS TEXT), 'hours', 'years') AS BLOB) WHERE ${definitionOf}`);

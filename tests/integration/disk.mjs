@@ -181,7 +181,7 @@ await test('a reader that never ends cannot make the write-ahead log grow withou
 	const acknowledged = [];
 	const reader = spawn('sqlite3', [join(daemon.data, 'journal.db')], { stdio: ['pipe', 'pipe', 'inherit'] });
 	atEnd(() => reader.kill('SIGKILL'));
-	reader.stdin.write('BEGIN; SELECT count(*) FROM journal;\n');
+	reader.stdin.write('.timeout 10000\nBEGIN; SELECT count(*) FROM journal;\n');
 	await new Promise(done => reader.stdout.once('data', done));
 	let refused = null;
 	for (let i = 0; i < 400 && refused === null; i++) {

@@ -1,7 +1,6 @@
 // Replay finds what the interpreter decides otherwise: the entry, the task with its place in the definition, and the members that differ; others go on.
-import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
-import { Daemon, check, equal, finish, match, problem, test } from '../support/harness.mjs';
+import { Daemon, check, equal, finish, match, problem, sqlite, test } from '../support/harness.mjs';
 
 const yaml = name => `document: {dsl: '1.0.3', namespace: tests, name: ${name}, version: '1.0.0'}
 do:
@@ -15,11 +14,7 @@ do:
 
 const daemon = new Daemon('replay', {});
 await daemon.start();
-const sql = text => {
-	const result = spawnSync('sqlite3', [join(daemon.data, 'journal.db'), text], { encoding: 'utf8' });
-	equal([result.status, result.stderr], [0, ''], text);
-	return result.stdout.trim();
-};
+const sql = text => sqlite(join(daemon.data, 'journal.db'), text);
 
 await test('a branch that is not the one on record is told with the task, its line and column, and what differs', async () => {
 	const added = await daemon.ask('POST', '/v1/definitions', yaml('chooses'), { headers: { 'Content-Type': 'application/yaml' } });

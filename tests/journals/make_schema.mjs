@@ -9,7 +9,7 @@ import { execFileSync } from 'node:child_process';
 import http from 'node:http';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Daemon, atEnd, check, definition, documentOf, extractionOf, finish, startSimulator, test, until } from '../support/harness.mjs';
+import { Daemon, atEnd, check, definition, documentOf, extractionOf, finish, sqlite, startSimulator, test, until } from '../support/harness.mjs';
 
 const out = process.argv[2];
 const here = dirname(fileURLToPath(import.meta.url));
@@ -79,7 +79,7 @@ await test(`the journal ${out} is made`, async () => {
 	check(taken.length >= 11, `taken: ${taken}; refused: ${refused}`);
 	console.log(`# taken ${taken.join(' ')}; refused ${refused.join(' ') || 'none'}`);
 	await daemon.kill();
-	execFileSync('sqlite3', [join(daemon.data, 'journal.db'), 'PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version;']);
+	sqlite(join(daemon.data, 'journal.db'), 'PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version;');
 	copyFileSync(join(daemon.data, 'journal.db'), out);
 });
 await finish();

@@ -18,7 +18,7 @@ export const programs = {
 	sim: resolve(process.env.REPRISE_SIM ?? join(root, 'build/tests/sim/reprise-sim')),
 };
 // A sanitized program is several times slower; waits below are long enough for it.
-const READY_WITHIN_MS = 30_000, EXIT_WITHIN_MS = 60_000, LOG_KEPT = 64 << 10;
+const READY_WITHIN_MS = 30_000, EXIT_WITHIN_MS = 60_000, SQLITE_WAITS_MS = 10_000, LOG_KEPT = 64 << 10;
 
 // ---- Tests ----
 
@@ -154,6 +154,13 @@ export async function exitOf(child, withinMs = EXIT_WITHIN_MS) {
 		throw new Error(`pid ${child.pid} had not ended after ${withinMs} ms; its log: ${shorten(child.errors.slice(-1500))}`);
 	}
 	return end;
+}
+
+// What SQL says to a database, whose daemon may run: it is waited for.
+export function sqlite(path, sql, ...options) {
+	const result = spawnSync('sqlite3', [...options, '-cmd', `.timeout ${SQLITE_WAITS_MS}`, path, sql], { encoding: 'utf8', maxBuffer: 64 << 20 });
+	equal([result.status, result.stderr], [0, ''], sql);
+	return result.stdout.trim();
 }
 
 // What a program says first.
@@ -385,11 +392,7 @@ export class Daemon {
 
 	// A value that an entry names, as it lies in the journal; none of the API's paths gives it.
 	content(digest) {
-		const sql = query => {
-			const result = spawnSync('sqlite3', ['-readonly', join(this.data, 'journal.db'), query], { encoding: 'utf8', maxBuffer: 64 << 20 });
-			equal([result.status, result.stderr], [0, ''], query);
-			return result.stdout.trim().split('|');
-		};
+		const sql = query => sqlite(join(this.data, 'journal.db'), query, '-readonly').split('|');
 		let [encoding, hex] = sql(`SELECT encoding, hex(bytes) FROM content WHERE digest = x'${digest.sha256}' LIMIT 1`), bytes;
 		if (encoding === '2')
 			[encoding, hex] = sql(`SELECT encoding, hex(bytes) FROM blob WHERE digest = x'${digest.sha256}'`);

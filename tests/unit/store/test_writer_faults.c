@@ -1108,6 +1108,18 @@ START_TEST(appends_are_whole_or_nothing)
 }
 END_TEST
 
+static sqlite3_int64 number_of(sqlite3 *db, const char *sql)
+{
+	sqlite3_stmt *statement;
+	sqlite3_int64 number;
+
+	ck_assert_int_eq(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK);
+	ck_assert_int_eq(sqlite3_step(statement), SQLITE_ROW);
+	number = sqlite3_column_int64(statement, 0);
+	sqlite3_finalize(statement);
+	return number;
+}
+
 /* Whatever fails at a start, the first one and one that migrates too: it says so, and the next start finds all as it was. */
 START_TEST(starts_succeed_the_next_time)
 {
@@ -1126,6 +1138,42 @@ START_TEST(starts_succeed_the_next_time)
 		try_all(&bases, &sum, DISK_FULL, 5, 0);
 		try_all(&bases, &sum, SYSTEM_ERROR, 1, 4);
 		try_all(&bases, &sum, SYSTEM_FULL, 1, 1);
+	}
+	end_bases(&bases);
+}
+END_TEST
+
+/* An old journal is opened without a byte written: a disk that has none left keeps nobody from reading. Only what a crash left of a large value
+ * is to be taken away, and that can wait. */
+START_TEST(starts_on_a_full_disk)
+{
+	static const struct deed deed = {"start", BASE_SMALL, do_open, .opens = true};
+	static const char leave_sql[] = "INSERT INTO blob_chunk VALUES (zeroblob(32), 0, 0, zeroblob(100))", count_sql[] = "SELECT count(*) FROM blob_chunk WHERE digest = zeroblob(32)";
+	struct bases bases;
+
+	make_bases(&bases);
+	for (unsigned left = 0; left < 2; left++) {
+		char path[340];
+		sqlite3 *beside; /* keeps the index of the log, for which there may be no room either */
+		struct stage s;
+
+		stage_begin(&bases, &deed, &s);
+		snprintf(path, sizeof(path), "%s/journal.db", s.folder);
+		ck_assert_int_eq(sqlite3_open_v2(path, &beside, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+		if (left > 0)
+			ck_assert_int_eq(sqlite3_exec(beside, leave_sql, NULL, NULL, NULL), SQLITE_OK);
+		ck_assert_int_eq(number_of(beside, count_sql), left);
+		arm(DISK_FULL, 0);
+		ck_assert_msg(deed.act(&s) == 0, "%u left: %s", left, s.error.message);
+		disarm();
+		ck_assert_int_eq(faults.was_hit, left > 0);
+		ck_assert_int_eq(number_of(beside, count_sql), left);
+		close_store(&s);
+		check(&s, deed.act(&s));
+		ck_assert_int_eq(number_of(beside, count_sql), 0);
+		sqlite3_close(beside);
+		close_store(&s);
+		stage_end(&s);
 	}
 	end_bases(&bases);
 }
@@ -1176,4 +1224,4 @@ START_TEST(copies_are_whole_or_not_there)
 }
 END_TEST
 
-TEST_MAIN("store-writer-faults", appends_are_whole_or_nothing, starts_succeed_the_next_time, retention_goes_on, copies_are_whole_or_not_there)
+TEST_MAIN("store-writer-faults", appends_are_whole_or_nothing, starts_succeed_the_next_time, starts_on_a_full_disk, retention_goes_on, copies_are_whole_or_not_there)
