@@ -688,14 +688,16 @@ static void consider_wal(struct store *store, bool pause)
 	}
 }
 
-/* One look around, and the copy that the writer asked for. */
+/* One look around, and the copy that the writer asked for. Also while the last copy was kept from its end: by a reader that is long gone, most often, and nobody
+ * would know before the log has grown by as much again. */
 static void tend_wal(struct store *store, bool wanted)
 {
 	disk_look(store);
 	cut_wal(store);
+	if ((wanted || disk_log_is_held(store)) && !atomic_load(&store->is_broken))
+		copy_wal(store, &store->wal_connection);
 	if (!wanted)
 		return;
-	copy_wal(store, &store->wal_connection);
 	uv_mutex_lock(&store->lock);
 	store->wal_wanted = false;
 	uv_mutex_unlock(&store->lock);
@@ -712,12 +714,8 @@ void commit_run_wal(void *arg)
 		unsigned look_ms = disk_takes_new_work(store) ? STORE_DISK_LOOK_MS : STORE_DISK_LOOK_SOON_MS;
 
 		uv_mutex_lock(&store->lock);
-		if (!store->wal_wanted && !store->stop) {
-			if (disk_is_watched(store))
-				uv_cond_timedwait(&store->wal_work, &store->lock, look_ms * 1000000ULL);
-			else
-				uv_cond_wait(&store->wal_work, &store->lock);
-		}
+		if (!store->wal_wanted && !store->stop)
+			uv_cond_timedwait(&store->wal_work, &store->lock, look_ms * 1000000ULL);
 		stop = store->stop;
 		wanted = store->wal_wanted;
 		uv_mutex_unlock(&store->lock);

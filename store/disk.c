@@ -147,6 +147,11 @@ void disk_note_copy(struct store *store, bool is_whole)
 		atomic_store(&store->disk.held_since_us, now_us);
 }
 
+bool disk_log_is_held(struct store *store)
+{
+	return atomic_load(&store->disk.held_since_us) != 0;
+}
+
 void store_disk(struct store *store, struct store_disk *disk)
 {
 	read_state(store, disk);

@@ -475,6 +475,7 @@ void disk_look(struct store *store); /* by the thread of the WAL: measure, make 
 bool disk_make_room(struct store *store);
 void disk_written(struct store *store); /* a commit went well */
 void disk_note_copy(struct store *store, bool is_whole); /* the WAL was copied, up to its end or to where somebody reads an old state */
+bool disk_log_is_held(struct store *store); /* the last copy did not come to its end */
 int disk_check_log(struct store *store, uint64_t bytes, struct error *error); /* ERR_FULL: the WAL is too long to go on */
 bool disk_takes_new_work(struct store *store);
 /* retention.c, on the writer. */
