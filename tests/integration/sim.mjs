@@ -325,13 +325,30 @@ await test('first byte, chunk pauses, jitter and pings keep their times', async 
 	check(stream.pieces.length >= 8, `${stream.pieces.length} reads`);
 	const plain = await chat(sim, request('x', { stream: false }));
 	check(plain.ms >= 95 + 9 * 19, `plain after ${plain.ms} ms`);
-	await script(sim, { cadence: { firstByteMs: 200, pingMs: 30 } });
+	await script(sim, { cadence: { firstByteMs: 1000, pingMs: 150 } });
 	const pings = await chat(sim);
 	const count = pings.text.split(': ping\n\n').length - 1;
-	check(count >= 3 && count <= 7, `${count} pings`);
-	check(pings.times[0] < 150 && read(pings.text).done, 'pings come before the first token');
+	check(count >= 1 && count <= 7, `${count} pings`); // late ones are not made up for
+	check(pings.text.indexOf(': ping') < pings.text.indexOf('data:') && read(pings.text).done, 'pings come before the first token');
 	await script(sim, { answer: { mode: 'fixed', ...texts(['x'.repeat(40)]) }, cadence: { jitterMs: 30, tokensPerChunk: 1 } });
 	check((await chat(sim)).ms > 20, 'jitter');
+});
+
+await test('an answer that waits for its first byte, or within its stream, goes on when it is released', async () => {
+	const hour = 3_600_000, once = { mode: 'fixed', ...texts(['x'.repeat(40)]) };
+	await script(sim, { answer: once, cadence: { firstByteMs: hour } });
+	const held = [chat(sim), chat(sim, request('x', { stream: false }))];
+	await until('both are in flight', async () => (await state(sim)).inFlight === 2);
+	equal((await control(sim, 'POST', '/__sim/release')).status, 200, 'release');
+	equal((await Promise.all(held)).map(answer => answer.text.includes('x'.repeat(4))), [true, true], 'both come');
+	await script(sim, { answer: once, cadence: { pauseMs: hour, tokensPerChunk: 1 } });
+	const stream = chat(sim);
+	await until('it is under way', async () => (await state(sim)).inFlight === 1);
+	let over = false;
+	stream.then(() => { over = true; });
+	await until('it is released in its middle', async () => { await control(sim, 'POST', '/__sim/release'); return over; });
+	equal(read((await stream).text).text, 'x'.repeat(40), 'the stream');
+	equal((await state(sim)).completed, 1, 'completed');
 });
 
 await test('splitUtf8 cuts an event and a UTF-8 sequence over two writes', async () => {
@@ -586,12 +603,15 @@ await test('a client that reads slowly gets every byte of a long answer', async 
 });
 
 await test('1,000 streams at once are all answered', async () => {
-	await script(sim, { cadence: { firstByteMs: 300, chunkMs: 10, tokensPerChunk: 16 } });
-	const answers = await Promise.all(Array.from({ length: 1000 }, () => chat(sim)));
+	await script(sim, { cadence: { firstByteMs: 3_600_000, chunkMs: 10, tokensPerChunk: 16 } });
+	const asked = Array.from({ length: 1000 }, () => chat(sim));
+	await until('all are in flight', async () => (await state(sim)).inFlight === 1000);
+	await control(sim, 'POST', '/__sim/release');
+	const answers = await Promise.all(asked);
 	check(answers.every(answer => answer.status === 200 && read(answer.text).done), 'answers');
 	const counters = await state(sim);
 	equal([counters.completed, counters.inFlight], [1000, 0], 'counters');
-	check(counters.maxInFlight > 500, `at once: ${counters.maxInFlight}`);
+	equal(counters.maxInFlight, 1000, 'at once');
 });
 
 await test('equal scripts and equal requests give equal bytes in another process', async () => {
@@ -643,7 +663,7 @@ await test('mistakes on the command line end with status 2 and a word, a taken p
 		[['--what', '1'], 2, '--what'], [['--script'], 2, '--script'], [['--connections-max', '4097'], 2, '4096'],
 		[['--sections-max', '100001'], 2, '100000'], [['--script', path], 2, '/answer/mode'],
 		[['--script', join(folder, 'none.json')], 1, 'none.json'], [['--port', String(sim.port)], 1, 'address already in use']]) {
-		const result = spawnSync(programs.sim, options, { encoding: 'utf8', timeout: 5000 });
+		const result = spawnSync(programs.sim, options, { encoding: 'utf8', timeout: 60_000 });
 		equal(result.status, status, options.join(' '));
 		check(result.stderr.includes(word), `${options.join(' ')}: ${result.stderr}`);
 	}

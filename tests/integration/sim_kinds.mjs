@@ -263,7 +263,7 @@ const done = sim => test(`${sim.kind}: it ends cleanly`, () => stop(sim));
 	});
 
 	await test('llamacpp: pings are bare comments', async () => {
-		await script(sim, { cadence: { firstByteMs: 200, pingMs: 50 } });
+		await script(sim, { cadence: { firstByteMs: 1000, pingMs: 100 } });
 		check((await post(sim, '/v1/chat/completions', { messages: user('x'), stream: true })).text.startsWith(':\n\n'), 'ping');
 	});
 
@@ -506,7 +506,7 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 	});
 
 	await test('ollama: a load takes its time and is told; the model goes when its time is over', async () => {
-		await script(sim, { options: { loadMs: 150, ttlMs: 1500, models: ['second'], vramPercent: 50 } });
+		await script(sim, { options: { loadMs: 150, ttlMs: 3000, models: ['second'], vramPercent: 50 } });
 		const send = more => post(sim, chat, { ...base, messages: user('x'), stream: false, ...more });
 		await control(sim, 'POST', '/__sim/reload');
 		const { loads } = (await state(sim)).runtime.models[MODEL];
@@ -518,7 +518,7 @@ const lines = text => { equal(text.at(-1), '\n', 'the stream ends with a line');
 		await until('gone', async () => (await loaded()).length === 0);
 		await send({ keep_alive: '1h' });
 		await send({ model: 'second', keep_alive: -1 });
-		await pause(1800);
+		await pause(3300);
 		equal(await loaded(), [`${MODEL}:latest`, 'second:latest'], 'kept');
 		await send({ keep_alive: '0s' });
 		equal(await loaded(), ['second:latest'], 'told to go');
@@ -708,19 +708,19 @@ function named(text) {
 	await refuseNonsense(sim, [chat, v0, v1, '/api/v1/models/load', '/api/v1/models/unload'], json => 'error' in json, (path, body) => path !== '/api/v1/models/load' || !body.includes(MODEL));
 
 	await test('lmstudio: a model is loaded on request, which takes its time and is told; it goes after its TTL', async () => {
-		await script(sim, { options: { models: ['second', 'third'], loadMs: 1000, ttlMs: 1500 } });
+		await script(sim, { options: { models: ['second', 'third'], loadMs: 2000, ttlMs: 3000 } });
 		const loaded = async () => (await get(sim, '/api/v1/models')).json.models.filter(model => model.loaded_instances.length > 0).map(model => model.key);
 		const answer = await post(sim, v1, { model: 'second', input: 'x' });
-		check(answer.ms >= 990 && answer.json.stats.model_load_time_seconds === 1, `loaded: ${answer.ms} ${answer.text}`);
+		check(answer.ms >= 1990 && answer.json.stats.model_load_time_seconds === 2, `loaded: ${answer.ms} ${answer.text}`);
 		equal([(await post(sim, v1, { model: 'second', input: 'x' })).json.stats.model_load_time_seconds, await loaded()], [undefined, [MODEL, 'second']], 'once');
 		const stream = await post(sim, v1, { model: 'third', input: 'x', stream: true });
 		equal(named(stream.text).slice(0, 4).map(([type]) => type), ['chat.start', 'model_load.start', 'model_load.progress', 'model_load.end'], 'events of a load');
-		check(stream.times[0] + 500 < stream.ms && stream.ms >= 990, `the first event comes before the load: ${stream.times[0]} ${stream.ms}`);
+		check(stream.times[0] + 500 < stream.ms && stream.ms >= 1990, `the first event comes before the load: ${stream.times[0]} ${stream.ms}`);
 		equal(await loaded(), [MODEL, 'third'], 'one model on request at a time');
 		await until('gone', async () => !(await loaded()).includes('third'));
 		equal(await loaded(), [MODEL], 'what was loaded from the start stays');
 		await post(sim, chat, { model: 'second', messages: user('x'), ttl: 3600 });
-		await pause(1800);
+		await pause(3300);
 		equal(await loaded(), [MODEL, 'second'], 'a ttl in the request');
 	});
 
@@ -975,10 +975,10 @@ await test('what is too large or no HTTP gets the kind\'s own error too', async 
 
 await test('pauseMs: one longer pause in the middle of the text', async () => {
 	const sim = await startKind('openai');
-	await script(sim, { answer: one('x'.repeat(64)), cadence: { pauseMs: 1500, tokensPerChunk: 4 } });
+	await script(sim, { answer: one('x'.repeat(64)), cadence: { pauseMs: 4000, tokensPerChunk: 4 } });
 	const answer = await post(sim, '/v1/chat/completions', { model: MODEL, messages: user('x'), stream: true });
-	check(answer.ms >= 1490 && answer.times[0] + 1000 < answer.ms, `once: ${answer.times}`);
-	check(answer.ms < 2900, `not again: ${answer.ms}`);
+	check(answer.ms >= 3990 && answer.times[0] + 1000 < answer.ms, `once: ${answer.times}`);
+	check(answer.ms < 7900, `not again: ${answer.ms}`);
 	await stop(sim);
 });
 

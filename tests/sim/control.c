@@ -101,8 +101,11 @@ static void on_request(struct http_connection *connection)
 	} else if (post && bytes_equal_text(path, "/__sim/flush")) {
 		runtime_flush_cache(&sim->runtime);
 		reply_word(connection, 200, "status", "ok");
+	} else if (post && bytes_equal_text(path, "/__sim/release")) {
+		exchange_release(sim);
+		reply_word(connection, 200, "status", "ok");
 	} else {
-		reply_word(connection, 404, "error", "known: GET /__sim/state, POST /__sim/script, /__sim/reset, /__sim/reload, /__sim/flush");
+		reply_word(connection, 404, "error", "known: GET /__sim/state, POST /__sim/script, /__sim/release, /__sim/reset, /__sim/reload, /__sim/flush");
 	}
 }
 

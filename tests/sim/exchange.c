@@ -41,7 +41,7 @@ struct exchange {
 	struct http_connection *connection; /* NULL: abandoned */
 	const struct dialect *dialect;
 	struct script *script; /* held: the simulator's may be replaced meanwhile */
-	struct list link;      /* in the runtime's queue, or among the abandoned */
+	struct list link;      /* in the runtime's queue, among those whose timer is waited for, or among the abandoned */
 	uv_timer_t timer;
 	struct arena arena;
 	struct ask ask;
@@ -65,7 +65,7 @@ struct exchange {
 static void advance(struct exchange *exchange);
 static void start_waiting(struct sim *sim);
 
-static struct list abandoned = {&abandoned, &abandoned};
+static struct list abandoned = {&abandoned, &abandoned}, pausing = {&pausing, &pausing};
 
 /* ---- Beginning, ending, counting ---- */
 
@@ -200,6 +200,7 @@ static void on_timer(uv_timer_t *timer)
 	}
 	CHECK(exchange->phase == PHASE_WAITING);
 	if (now >= exchange->due_ms) {
+		list_remove(&exchange->link);
 		advance(exchange);
 		return;
 	}
@@ -216,6 +217,8 @@ static void wait_for(struct exchange *exchange, uint64_t ms, enum phase phase)
 	uv_update_time(&exchange->sim->loop); /* A busy turn must not shorten the pause. */
 	now = uv_now(&exchange->sim->loop);
 	exchange->phase = phase;
+	if (phase == PHASE_WAITING)
+		list_add_last(&pausing, &exchange->link);
 	exchange->due_ms = now + ms;
 	exchange->ping_due_ms = 0;
 	if (phase == PHASE_WAITING && exchange->streaming && exchange->script->cadence.ping_ms > 0 &&
@@ -672,6 +675,17 @@ static void proceed(struct exchange *exchange)
 		advance(exchange);
 }
 
+void exchange_release(struct sim *sim)
+{
+	(void)sim;
+	LIST_EACH_SAFE(link, &pausing) {
+		struct exchange *exchange = CONTAINER_OF(link, struct exchange, link);
+
+		exchange->due_ms = 0;
+		uv_timer_start(&exchange->timer, on_timer, 0, 0);
+	}
+}
+
 static bool has_free_slot(const struct sim *sim)
 {
 	return sim->script->options.slots == 0 || sim->runtime.running < (uint64_t)sim->script->options.slots;
@@ -710,6 +724,7 @@ static void abandon(struct exchange *exchange)
 	exchange->connection = NULL;
 	exchange->phase = PHASE_ABANDONED;
 	exchange->sim->runtime.abandoned++;
+	list_remove(&exchange->link);
 	list_add_last(&abandoned, &exchange->link);
 	uv_timer_start(&exchange->timer, on_timer, left, 0);
 }

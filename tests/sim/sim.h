@@ -28,6 +28,8 @@ extern const struct http_handler control_handler;
 
 /* exchange.c: end what is still generated for clients that have gone away. */
 void exchange_end_abandoned(struct sim *sim);
+/* exchange.c: the pauses that answers are in now are over. */
+void exchange_release(struct sim *sim);
 
 /* main.c: what the script says of connections and of models that are loaded from the start. */
 void sim_apply_script(struct sim *sim);
