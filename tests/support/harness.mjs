@@ -17,8 +17,10 @@ export const programs = {
 	cli: resolve(process.env.REPRISE ?? join(root, 'build/cli/reprise')),
 	sim: resolve(process.env.REPRISE_SIM ?? join(root, 'build/tests/sim/reprise-sim')),
 };
-// A sanitized program is several times slower; waits below are long enough for it.
-const READY_WITHIN_MS = 30_000, EXIT_WITHIN_MS = 60_000, SQLITE_WAITS_MS = 10_000, LOG_KEPT = 64 << 10;
+// A sanitized program is several times slower, and so may be the machine. What is waited for comes; a limit is there for what never does, so
+// none is shorter than these, whatever a test says.
+const READY_WITHIN_MS = 120_000, EXIT_WITHIN_MS = 120_000, TRUE_WITHIN_MS = 60_000, ENDED_WITHIN_MS = 180_000, SQLITE_WAITS_MS = 60_000, LOG_KEPT = 64 << 10;
+const HELD_MS = 3_600_000;
 
 // ---- Tests ----
 
@@ -72,8 +74,8 @@ const shorten = text => text === undefined ? 'undefined' : text.length > 1500 ? 
 export const pause = ms => new Promise(done => setTimeout(done, ms));
 
 // Ask again until it is true; what the condition gave last is the result.
-export async function until(what, condition, withinMs = 20_000, everyMs = 15) {
-	const end = performance.now() + withinMs;
+export async function until(what, condition, withinMs = TRUE_WITHIN_MS, everyMs = 15) {
+	const end = performance.now() + Math.max(withinMs, TRUE_WITHIN_MS);
 	for (;;) {
 		const result = await condition();
 		if (result)
@@ -145,7 +147,7 @@ export function launch(program, args, { env = {}, uid, gid, wrap = [] } = {}) {
 // Until the program has ended, with a limit after which it is killed and the test fails.
 export async function exitOf(child, withinMs = EXIT_WITHIN_MS) {
 	let timer;
-	const late = new Promise(done => { timer = setTimeout(() => done(null), withinMs); });
+	const late = new Promise(done => { timer = setTimeout(() => done(null), Math.max(withinMs, EXIT_WITHIN_MS)); });
 	const end = await Promise.race([child.gone, late]);
 	clearTimeout(timer);
 	if (end === null) {
@@ -183,7 +185,7 @@ export async function firstLine(child, what, withinMs = READY_WITHIN_MS) {
 // ---- HTTP ----
 
 // One exchange; never throws for what the other end does: `broken` holds the error code instead. `where`: { socketPath } or { host, port }.
-export function ask(where, method, path, body, { headers = {}, agent = false, timeoutMs = 60_000 } = {}) {
+export function ask(where, method, path, body, { headers = {}, agent = false, timeoutMs = 120_000 } = {}) {
 	return new Promise(done => {
 		const bytes = body === undefined ? undefined : Buffer.isBuffer(body) || typeof body === 'string' ? body : JSON.stringify(body);
 		const result = { status: 0, headers: {}, text: '', json: undefined, broken: null };
@@ -229,13 +231,18 @@ export async function startSimulator(...options) {
 		equal(answer.status, 200, `${method} ${path} of the simulator (${answer.broken ?? answer.text})`);
 		return answer.json;
 	};
+	// A new script, and counters and ordinals from the start.
+	const script = async script => { await must('POST', '/__sim/script', script); await must('POST', '/__sim/reset', {}); };
 	return {
 		child,
 		port: Number(ready[1]),
 		url: `http://127.0.0.1:${ready[1]}`,
 		state: () => must('GET', '/__sim/state'),
-		// A new script, and counters and ordinals from the start.
-		script: async script => { await must('POST', '/__sim/script', script); await must('POST', '/__sim/reset', {}); },
+		script,
+		// By this script, but no answer begins before it is released: what a test needs to be under way is, on any machine. A release is for those that wait now;
+		// what is asked afterwards is answered by the script that comes with it.
+		hold: (held = {}) => script({ ...held, cadence: { ...held.cadence, firstByteMs: HELD_MS } }),
+		release: async (next = {}) => { await must('POST', '/__sim/script', next); await must('POST', '/__sim/release', {}); },
 		reset: () => must('POST', '/__sim/reset', {}),
 		stop: async () => { child.kill('SIGTERM'); equal(await exitOf(child), { code: 0, signal: null }, `end of reprise-sim (${child.errors})`); },
 	};
@@ -337,10 +344,10 @@ export class Daemon {
 	}
 
 	// Until the run has ended; the whole document.
-	async ended(id, withinMs = 60_000) {
-		const end = performance.now() + withinMs;
+	async ended(id, withinMs = ENDED_WITHIN_MS) {
+		const end = performance.now() + Math.max(withinMs, ENDED_WITHIN_MS);
 		for (;;) {
-			const answer = await this.ask('GET', `/v1/runs/${id}?wait=10s&include=all`, undefined, { timeoutMs: 30_000 });
+			const answer = await this.ask('GET', `/v1/runs/${id}?wait=10s&include=all`, undefined, { timeoutMs: 120_000 });
 			equal(answer.status, 200, `waiting for ${id} (${answer.broken ?? answer.text.slice(0, 500)})`);
 			if (['completed', 'faulted', 'cancelled'].includes(answer.json.status))
 				return answer.json;
@@ -413,7 +420,7 @@ export class Daemon {
 
 export function cli(...args) {
 	const options = typeof args.at(-1) === 'object' && !Buffer.isBuffer(args.at(-1)) ? args.pop() : {};
-	const result = spawnSync(programs.cli, args, { input: options.input ?? '', encoding: options.encoding ?? 'utf8', timeout: options.timeoutMs ?? 120_000,
+	const result = spawnSync(programs.cli, args, { input: options.input ?? '', encoding: options.encoding ?? 'utf8', timeout: options.timeoutMs ?? 300_000,
 		maxBuffer: 256 << 20, cwd: options.cwd, env: { ...process.env, NO_COLOR: '1', ...options.env } });
 	return { code: result.status, signal: result.signal, stdout: result.stdout, stderr: result.stderr, json: () => JSON.parse(result.stdout) };
 }

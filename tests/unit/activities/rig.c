@@ -12,7 +12,7 @@
 
 #include "workflow/base/check.h"
 
-enum { WAIT_MS_MAX = 60 * 1000 };
+enum { WAIT_MS_MAX = 240 * 1000 };
 
 /* ---- The simulator ---- */
 

@@ -243,7 +243,7 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_set_timeout(cases, 60);
+	tcase_set_timeout(cases, 300);
 	tcase_add_test(cases, unwatched_sockets_end_their_transfer);
 	tcase_add_test(cases, refused_steps_end_transfers);
 	tcase_add_test(cases, refused_transfers_end);

@@ -456,7 +456,7 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_set_timeout(cases, 120);
+	tcase_set_timeout(cases, 300);
 	tcase_add_test(cases, prepared_while_the_runtime_ends);
 	tcase_add_test(cases, document_becomes_facts);
 	tcase_add_test(cases, unusable_answers_are_no_facts);

@@ -588,7 +588,7 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_set_timeout(cases, 120);
+	tcase_set_timeout(cases, 300);
 	tcase_add_test(cases, request_is_sent_as_asked);
 	tcase_add_test(cases, connections_are_not_shared);
 	tcase_add_test(cases, outputs_have_their_form);

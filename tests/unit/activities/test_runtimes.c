@@ -586,7 +586,7 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_set_timeout(cases, 120);
+	tcase_set_timeout(cases, 300);
 	tcase_add_test(cases, record_is_whole);
 	tcase_add_test(cases, record_comes_first);
 	tcase_add_test(cases, fingerprint_is_part_of_it);

@@ -102,7 +102,7 @@ static void run_until(struct fixture *f, const size_t *count, size_t wanted)
 	uv_timer_init(&f->loop, &timer);
 	uv_update_time(&f->loop);
 	uv_timer_start(&timer, on_tick, TICK_MS, TICK_MS);
-	ticks = 20000 / TICK_MS;
+	ticks = 120000 / TICK_MS;
 	expired = false;
 	while (*count < wanted && !expired)
 		uv_run(&f->loop, UV_RUN_ONCE);

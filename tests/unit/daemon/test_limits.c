@@ -64,7 +64,7 @@ START_TEST(forgotten_in_portions)
 	daemon->hub = event_hub_new(&f.loop, f.store);
 	daemon->config.events_keep_ms = 400; /* it looks four times in that */
 	daemon->event_keeper = event_keeper_open(daemon);
-	for (int turn = 0; turn < 2000 && forgotten.count < 2; turn++) {
+	for (int turn = 0; turn < 20000 && forgotten.count < 2; turn++) {
 		uv_run(&daemon->loop, UV_RUN_NOWAIT);
 		uv_run(&f.loop, UV_RUN_NOWAIT);
 		uv_sleep(5);
@@ -251,7 +251,7 @@ START_TEST(bytes_of_a_firing_are_limited)
 		const struct event_trigger_config config = {.loop = &f.loop, .hub = hub, .name = "a.b", .definition = definition, .strategy = &strategy, .after_seq = first - 1, .on_fire = on_fire, .arg = &fired};
 		fired.trigger = event_trigger_new(&config);
 		event_hub_wake(hub);
-		for (int turn = 0; turn < 2000 && fired.count == 0; turn++) {
+		for (int turn = 0; turn < 60000 && fired.count == 0; turn++) {
 			uv_run(&f.loop, UV_RUN_NOWAIT);
 			uv_sleep(2);
 		}

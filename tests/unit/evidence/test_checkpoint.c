@@ -275,7 +275,7 @@ int main(void)
 	Suite *suite = suite_create("checkpoint");
 	TCase *tcase = tcase_create("checkpoint");
 
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, test_vectors);
 	tcase_add_test(tcase, test_specification_example);
 	tcase_add_test(tcase, test_sign);

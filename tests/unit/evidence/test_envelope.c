@@ -236,7 +236,7 @@ int main(void)
 	Suite *suite = suite_create("envelope");
 	TCase *tcase = tcase_create("envelope");
 
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, test_pae);
 	tcase_add_test(tcase, test_vectors);
 	tcase_add_test(tcase, test_round_trip);

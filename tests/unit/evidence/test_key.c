@@ -288,7 +288,7 @@ int main(void)
 	Suite *suite = suite_create("key");
 	TCase *tcase = tcase_create("key");
 
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, test_own_signatures);
 	tcase_add_test(tcase, test_wycheproof);
 	tcase_add_test(tcase, test_formats);

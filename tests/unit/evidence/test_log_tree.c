@@ -343,7 +343,7 @@ int main(void)
 	Suite *suite = suite_create("log_tree");
 	TCase *tcase = tcase_create("log_tree");
 
-	tcase_set_timeout(tcase, 120);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, test_roots);
 	tcase_add_test(tcase, test_inclusion);
 	tcase_add_test(tcase, test_consistency);

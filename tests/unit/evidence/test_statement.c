@@ -286,7 +286,7 @@ int main(void)
 	Suite *suite = suite_create("statement");
 	TCase *tcase = tcase_create("statement");
 
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, test_build);
 	tcase_add_test(tcase, test_sign);
 	tcase_add_test(tcase, test_optional_parts);

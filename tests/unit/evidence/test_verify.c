@@ -1004,7 +1004,7 @@ int main(void)
 	Suite *suite = suite_create("verify");
 	TCase *tcase = tcase_create("verify");
 
-	tcase_set_timeout(tcase, 120);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, test_cases);
 	tcase_add_test(tcase, test_everything);
 	tcase_add_test(tcase, test_skipped);

@@ -281,7 +281,7 @@ static UNUSED void check_tables_equal(struct fixture *f)
 		SRunner *runner = srunner_create(suite);                                    \
 		int failed;                                                                 \
 											    \
-		tcase_set_timeout(tcase, 120);                                              \
+		tcase_set_timeout(tcase, 300);                                              \
 		for (size_t i = 0; i < COUNT_OF(tests); i++)                                \
 			tcase_add_test(tcase, tests[i]);                                    \
 		suite_add_tcase(suite, tcase);                                              \
