@@ -63,10 +63,12 @@ await test('a fault of the child is the task\'s, type and all; a definition that
 
 await test('await: false ends with the submission, and the child goes on alone', async () => {
 	const daemon = await fresh('children');
-	await register(daemon, definition('slow', [{ rest: { wait: { milliseconds: 1500 } } }, { say: { set: { done: true } } }]));
+	await register(daemon, definition('slow', [{ rest: { listen: { to: { one: { with: { type: 'go' } } } } } }, { say: { set: { done: true } } }]));
 	const parent = await run(daemon, [{ a: child('slow', {}, { await: false }) }], { n: 3 });
 	equal([parent.status, parent.output], ['completed', { n: 3 }], 'its own input comes out');
-	equal(parent.children.map(one => [one.status, one.awaited]), [['waiting', false]], 'the child is under way');
+	equal(parent.children.map(one => one.awaited), [false], 'its child');
+	await until('the child is under way', async () => (await childrenOf(daemon, parent.id))[0].status === 'waiting');
+	equal(daemon.cli('send', '{"type": "go", "source": "test", "id": "1"}').code, 0, 'send');
 	equal((await daemon.ended(parent.children[0].id)).output, { done: true }, 'the child');
 	await daemon.stop();
 });
@@ -93,7 +95,7 @@ await test('who cancels, kills or times out a parent ends the child that it wait
 	await daemon.post(`/v1/runs/${killed}/kill`, {}, 200);
 	for (const one of await ended(killed))
 		equal((await daemon.run(one.id)).reason, 'killed', 'a kill is a kill');
-	const late = await run(daemon, [{ a: { ...child('leaf'), timeout: { after: 'PT0.3S' } } }]);
+	const late = await run(daemon, [{ a: { ...child('leaf'), timeout: { after: 'PT3S' } } }]); // time for its child to begin
 	equal([late.status, late.error.status], ['faulted', 408], 'timed out');
 	await until('its child has ended', async () => (await childrenOf(daemon, late.id))[0].status === 'cancelled');
 	equal((await childrenOf(daemon, other)).map(one => one.status), ['waiting'], 'nobody waits for this one, and it goes on');

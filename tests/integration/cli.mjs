@@ -49,7 +49,7 @@ const sha256 = data => createHash('sha256').update(data).digest('hex');
 const environment = { PATH: process.env.PATH, HOME: folder, TMPDIR: folder, TERM: 'dumb', ASAN_OPTIONS: process.env.ASAN_OPTIONS ?? '', UBSAN_OPTIONS: process.env.UBSAN_OPTIONS ?? '' };
 const socketPath = join(folder, 'fake.sock');
 
-// options: {input, env, socket: path or null, signalAfter: {ms, signal}}
+// options: {input, env, socket: path or null, begun: told the process}
 function reprise(words, options = {}) {
 	return new Promise(done => {
 		const env = { ...environment, ...(options.socket === null ? {} : { REPRISE_SOCKET: options.socket ?? socketPath }), ...options.env };
@@ -59,8 +59,7 @@ function reprise(words, options = {}) {
 		child.stderr.on('data', data => { errors += data; });
 		child.stdin.on('error', () => {});
 		child.stdin.end(options.input ?? '');
-		if (options.signalAfter)
-			setTimeout(() => child.kill(options.signalAfter.signal), options.signalAfter.ms);
+		options.begun?.(child);
 		child.on('close', (status, signal) => {
 			const text = Buffer.concat(out).toString();
 			check(!/AddressSanitizer|runtime error:|LeakSanitizer/.test(errors), `sanitizer: ${errors}`);
@@ -147,7 +146,7 @@ await test('standard streams that are closed are nobody else\'s: printing fails,
 	writeFileSync(join(folder, 'closed.yaml'), '{}\n');
 	const child = spawn('sh', ['-c', `exec "${daemonProgram}" --data "${data}" --config "${join(folder, 'closed.yaml')}" <&- >&- 2>&-`], { env: environment, stdio: 'ignore' });
 	const ended = new Promise(done => child.on('exit', done));
-	const until = performance.now() + 30_000;
+	const until = performance.now() + 120_000;
 	let answer;
 	do {
 		await pause(50);
@@ -491,8 +490,13 @@ await test('a wait that is over ends with 7, names the run and how to go on', as
 });
 
 await test('control-C during a wait ends with 130 and says that the run goes on', async () => {
-	serve((seen, request, response) => { if (seen.method === 'POST') return [201, runDocument('c')]; });
-	const result = await reprise(['submit', hello, '--id', 'c', '--wait'], { signalAfter: { ms: 1200, signal: 'SIGINT' } });
+	let child;
+	serve(seen => {
+		if (seen.method === 'POST')
+			return [201, runDocument('c')];
+		child.kill('SIGINT'); // it waits: it asks for the end of the run, and gets no answer
+	});
+	const result = await reprise(['submit', hello, '--id', 'c', '--wait'], { begun: begun => { child = begun; } });
 	equal(result.status, 130, 'exit');
 	check(result.errors.includes('the run goes on') && result.errors.includes('reprise result c'), result.errors);
 });
@@ -1048,9 +1052,12 @@ if (!existsSync(daemonProgram) || !existsSync(simProgram)) {
 			await expects(0, ['provenance', 'show', configuration], real);
 		});
 		await test('extract --wait and events -f go on over a daemon that is killed and started again', async () => {
-			const slowSim = startProgram(simProgram, ['--port', '0', '--model', 'sim-model', '--delay', '150']);
+			const slowSim = startProgram(simProgram, ['--port', '0', '--control-port', '0', '--model', 'sim-model']);
 			try {
-				const slowUrl = /http:\/\/[^ \n]+/.exec(await slowSim.ready)[0];
+				const [slowUrl, control] = (await slowSim.ready).match(/http:\/\/[^ \n]+/g);
+				const script = async faults => equal((await fetch(`${control}/__sim/script`, { method: 'POST', body: JSON.stringify({ model: 'sim-model', faults }) })).status, 200, 'script');
+				const sectionsAsked = async () => (await (await fetch(`${control}/__sim/state`)).json()).inFlight;
+				await script([{ on: Array.from({ length: 1000 }, (_, i) => i + 7), kind: 'hang' }]); // six answers come, the others not before it is told otherwise
 				daemon.kill('SIGTERM');
 				await daemon.ended;
 				writeFileSync(config, readFileSync(config, 'utf8').replace(simUrl, slowUrl));
@@ -1064,10 +1071,14 @@ if (!existsSync(daemonProgram) || !existsSync(simProgram)) {
 				const follow = expects(0, ['events', 'survivor', '-f', '-o', 'ids'], real);
 				for (const promise of [extract, follow])
 					promise.catch(() => {}); // told where it is awaited
-				await pause(700);
+				for (let i = 0; await sectionsAsked() < 4; i++) {
+					check(i < 3000, 'it asks for further sections');
+					await pause(20);
+				}
 				check(JSON.parse((await expects(0, ['show', 'survivor', '-o', 'json'], real)).out).status === 'running', 'it is under way');
 				daemon.kill('SIGKILL');
 				await daemon.ended;
+				await script([]);
 				await pause(500);
 				daemon = startProgram(daemonProgram, ['--config', config, '--data', data]);
 				await daemon.ready;
@@ -1107,7 +1118,7 @@ if (!existsSync(daemonProgram) || !existsSync(simProgram)) {
 			console.log(`the daemon's log ends:\n${daemon.log.slice(-4000)}`);
 		daemon.kill('SIGTERM');
 		sim.kill('SIGTERM');
-		await Promise.race([daemon.ended, pause(10000)]);
+		await Promise.race([daemon.ended, pause(60_000)]);
 	}
 }
 

@@ -7,7 +7,7 @@ import { Daemon, check, definition, equal, exitOf, finish, match, pause, program
 const sim = await startSimulator();
 const runtimes = { model: { kind: 'simulator', url: sim.url, model: 'reprise-sim', concurrency: 16 } };
 const ask = { call: 'inference', with: { runtime: 'model', prompt: 'say it' } };
-const draw = random(seedOf(7));
+const draw = random(seedOf(7)), HELD_MS = 3_600_000;
 const fresh = async () => {
 	const daemon = new Daemon('control', { runtimes });
 	await daemon.start();
@@ -20,10 +20,12 @@ const rest = [{ rest: { wait: { hours: 1 } } }];
 
 await test('a run that only waits is listed and counted as waiting, and as running while something is in flight', async () => {
 	const daemon = await fresh();
-	await sim.script({ cadence: { firstByteMs: 700 } });
+	await sim.hold();
 	await start(daemon, 'both', [{ f: { fork: { branches: [{ w: { wait: { hours: 1 } } }, { a: ask }] } } }]);
 	await start(daemon, 'rests', rest);
 	equal([await count(daemon, 'running'), await count(daemon, 'waiting')], [1, 1], 'while it asks');
+	await until('it was asked', async () => (await sim.state()).inFlight === 1);
+	await sim.release();
 	await until('the answer', async () => await count(daemon, 'waiting') === 2);
 	equal((await daemon.get('/v1/runs?status=waiting')).runs.map(run => run.id), ['rests', 'both'], 'list');
 	equal((await daemon.get('/v1/runs/both')).status, 'waiting', 'document');
@@ -38,10 +40,12 @@ await test('a run that only waits is listed and counted as waiting, and as runni
 
 await test('a paused run begins nothing, records what was in flight, and goes on when it is resumed; twice is once', async () => {
 	const daemon = await fresh();
-	await sim.script({ cadence: { firstByteMs: 600 } });
+	await sim.hold();
 	await start(daemon, 'two', [{ a: ask }, { b: ask }]);
 	equal(daemon.cli('pause', 'two', '--reason', 'moving it').stdout, 'two  suspended\n', 'pause');
 	equal((await daemon.get('/v1/runs/two')).reason, 'moving it', 'why');
+	await until('it was asked', async () => (await sim.state()).inFlight === 1);
+	await sim.release({ cadence: { firstByteMs: HELD_MS } }); // the next one is held, too
 	await until('what was in flight', async () => (await kinds(daemon, 'two')).includes('attempt.succeeded'));
 	equal((await daemon.post('/v1/runs/two/pause', {}, 200)).status, 'suspended', 'again');
 	await daemon.kill();
@@ -51,6 +55,8 @@ await test('a paused run begins nothing, records what was in flight, and goes on
 	equal(daemon.cli('list', '--status', 'suspended', '-o', 'ids').stdout, 'two\n', 'list');
 	equal(daemon.cli('resume', 'two').stdout, 'two  running\n', 'resume');
 	equal((await daemon.post('/v1/runs/two/resume', {}, 200)).status !== 'suspended', true, 'again');
+	await until('it asks again', async () => (await sim.state()).inFlight === 1);
+	await sim.release();
 	const run = await daemon.ended('two');
 	equal([run.status, run.tasks.length, (await kinds(daemon, 'two')).filter(kind => /run.(suspended|resumed)/.test(kind)).length], ['completed', 2, 2], 'in the end');
 	check(run.overhead.queuedMs > 250, () => `suspended time is not queued time: ${JSON.stringify(run.overhead)}`);
@@ -100,11 +106,15 @@ await test('a reason has a limit, stays on its line, and what it holds is shown 
 
 await test('timers that come due and events wait while a run is suspended', async () => {
 	const daemon = await fresh();
-	await start(daemon, 'timer', [{ w: { wait: { milliseconds: 1500 } } }]); // it is to be paused before that, on a busy machine too
 	await start(daemon, 'event', [{ l: { listen: { to: { one: { with: { type: 'it' } } } } } }]);
+	const waits = 3000, began = Date.now();
+	await start(daemon, 'timer', [{ w: { wait: { milliseconds: waits } } }]); // it is to be paused before that, on a busy machine too: at once
+	await daemon.post('/v1/runs/timer/pause', {}, 200);
+	const due = Date.now() + waits; // at the latest
+	check(Date.now() - began < waits, 'it was not paused in time');
 	equal(daemon.cli('pause', 'timer', 'event').code, 0, 'pause');
 	equal(daemon.cli('send', '{"type": "it", "source": "test", "id": "1"}').code, 0, 'send');
-	await pause(1700);
+	await until('the timer is due', () => Date.now() > due);
 	await daemon.kill();
 	await daemon.start();
 	await pause(300);
@@ -185,7 +195,8 @@ await test('killed in the middle of cancel, kill, pause and resume of a tree of 
 	const of = async (...statuses) => (await Promise.all(statuses.map(status => count(daemon, status)))).reduce((sum, n) => sum + n, 0);
 	let id = null, gone = 0, took = 100;
 	const outcomes = { before: 0, after: 0 };
-	for (let round = 0; round < 12; round++) {
+	// A few more rounds where most kills came too early, or too late, as it goes on another machine.
+	for (let round = 0; round < 12 || ((outcomes.before < 2 || outcomes.after < 2) && round < 48); round++) {
 		const verb = ['pause', 'resume', 'cancel', 'kill'][round % 4], ended = verb === 'cancel' || verb === 'kill';
 		if (id === null) {
 			id = `tree-${round}`;
@@ -219,7 +230,7 @@ await test('killed in the middle of cancel, kill, pause and resume of a tree of 
 
 await test('a drain takes nothing new, lets what is under way finish, and stops the daemon; runs go on after the next start', async () => {
 	const daemon = await fresh();
-	await sim.script({ cadence: { firstByteMs: 1500 } });
+	await sim.hold();
 	await start(daemon, 'asks', [{ a: ask }, { b: { set: { x: 1 } } }, { c: ask }]);
 	await start(daemon, 'rests', rest);
 	const parent = definition('parent', [{ a: { run: { workflow: { namespace: 'tests', name: 'leaf', version: '1.0.0' } } } }]);
@@ -243,20 +254,28 @@ await test('a drain takes nothing new, lets what is under way finish, and stops 
 	check(drained.exitCode === null, 'before it stops');
 	await daemon.post('/v1/drain', { within: 'soon' }, 400);
 	await daemon.post('/v1/drain', { within: '25h' }, 400);
+	await sim.release({ cadence: { firstByteMs: HELD_MS } }); // the one that is under way; what comes afterwards is held again
 	equal(await exitOf(drained), { code: 0, signal: null }, `it stops: ${drained.errors}`);
 	match(drained.errors, /drained/, 'and says so');
 	await daemon.start();
 	equal((await kinds(daemon, 'asks')).slice(4, 8), ['attempt.started', 'attempt.succeeded', 'task.completed', 'task.completed'], 'the outcome was recorded');
+	await until('it asks once more', async () => (await sim.state()).inFlight === 1);
+	await sim.release();
 	equal((await daemon.ended('asks')).status, 'completed', 'it goes on');
+	await sim.hold();
 	await start(daemon, 'slow', [{ a: ask }]);
+	await until('it was asked', async () => (await sim.state()).inFlight === 1);
 	const began = performance.now(), hurried = daemon.child;
 	await daemon.post('/v1/drain', { within: '200ms' }, 202);
 	equal(await exitOf(hurried), { code: 0, signal: null }, 'it stops');
-	check(performance.now() - began < 1400, 'the time was not kept');
-	await daemon.start('--drain', '1m');
+	check(performance.now() - began < HELD_MS / 10, 'the time was not kept');
+	await daemon.start('--drain', '10m');
 	await until('it asks again', async () => (await kinds(daemon, 'slow')).filter(kind => kind === 'attempt.started').length >= 2);
 	const last = daemon.child;
-	await daemon.stop();
+	last.kill('SIGTERM');
+	await until('it drains', async () => (await daemon.ask('GET', '/readyz')).status === 503);
+	await sim.release();
+	equal(await exitOf(last), { code: 0, signal: null }, `it stops: ${last.errors}`);
 	match(last.errors, /drained/, 'SIGTERM drains with --drain');
 	await daemon.start();
 	equal((await daemon.ended('slow')).status, 'completed', 'and loses nothing');

@@ -132,7 +132,7 @@ const harmless = [['env', {}], ['$ENV | .', {}], ['env.PATH', null], ['$ENV | .H
 	['{env: 1, input: 2} | .env + .input', 3], ['"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!" | try test("(a+)+$") catch false', false]];
 
 await test('each hostile expression costs its own run an expression error and nobody else anything', async () => {
-	let others = 0, stop = false;
+	let others = 0, stop = false, broken = false;
 	const busy = (async () => { // another run goes on all the time
 		while (!stop) {
 			const done = await daemon.post('/v1/runs?wait=60s&include=output', { definition: definition('other', [{ it: { set: { n: '${ [1, 2, 3] | add }' } } }]), input: null }, 201);
@@ -140,7 +140,8 @@ await test('each hostile expression costs its own run an expression error and no
 			equal(done.output, { n: 6 }, 'output of another run');
 			others++;
 		}
-	})();
+	})().finally(() => { broken = true; });
+	busy.catch(() => {}); // told where it is awaited
 	try {
 		for (const expression of hostile) {
 			const done = await evaluate(expression);
@@ -148,29 +149,30 @@ await test('each hostile expression costs its own run an expression error and no
 			equal([done.error.type, done.error.status], [expressionError, 400], `error of ${expression}`);
 			match(done.error.detail, /JQ_EVALUATE_MS|the process that evaluated it is gone|EVALUATION_RESULT_MAX|cannot be|too (large|long)/i, expression);
 			await replayed(done.id);
+			const before = others;
+			await until('another run goes on', () => others > before || broken);
 		}
 	} finally {
 		stop = true;
 		await busy;
 	}
-	check(others > hostile.length, `other runs went on: ${others}`);
+	check(others >= hostile.length, `other runs went on: ${others}`);
 	equal(daemon.child?.pid, pid, 'the daemon is the same process');
 	await until('at most three helpers', () => helpers().length <= 3);
 });
 
 await test('many hostile runs at once leave the daemon serving', async () => {
-	const ids = [];
-	for (let i = 0; i < 6; i++) {
-		ids.push(`many${i}`);
-		await daemon.post('/v1/runs', { id: `many${i}`, definition: definition('many', [{ it: { set: { x: `\${ last(range(infinite)) + ${i} }` } } }]), input: null }, 201);
-	}
-	const began = performance.now();
+	const ids = Array.from({ length: 16 }, (_, i) => `many${i}`); // two at once, a second each: eight seconds
+	// They wait first: a submission is answered when its first decision is made, and that needs the value.
+	await daemon.post('/v1/definitions', definition('many', [{ rest: { wait: { milliseconds: 10 } } }, { it: { set: { x: '${ last(range(infinite)) + .i }' } } }]), 201);
+	await Promise.all(ids.map((id, i) => daemon.post('/v1/runs', { id, definition: 'tests/many:1.0.0', input: { i } }, 201)));
 	equal((await daemon.ask('GET', '/healthz')).status, 200, 'health');
 	const quick = await daemon.post('/v1/runs?wait=60s&include=output', { definition: definition('quick', [{ it: { set: { x: '${ .a }' } } }]), input: { a: 1 } }, 201);
 	equal(quick.output, { x: 1 }, 'a run without jq');
-	check(performance.now() - began < 3000, 'it waits for no helper');
 	for (const id of ids)
 		equal((await daemon.ended(id)).status, 'faulted', id);
+	const lastOf = async id => (await daemon.events(id)).at(-1).seq;
+	check(await lastOf(quick.id) < Math.max(...await Promise.all(ids.map(lastOf))), 'it waits for no helper');
 });
 
 await test('what an expression could reach is not there', async () => {

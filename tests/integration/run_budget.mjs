@@ -69,7 +69,7 @@ await test('an overrun can be caught like any error', async () => {
 });
 
 await test('side by side: what others hold is waited for, not failed for, and never is more in flight than fits', async () => {
-	const daemon = await begin({ ...fixed, cadence: { firstByteMs: 40 } });
+	const daemon = await begin({ ...fixed, cadence: { firstByteMs: 200 } });
 	const tokens = 11 * EACH + 50;
 	const fits = await run(daemon, several(12), { tokens }, { count: 12 });
 	equal([fits.status, fits.spent.tokens], ['completed', 12 * EACH], 'it would fit one after the other');
@@ -118,7 +118,7 @@ await test('seconds: a call begins while time is left, and is not cut off', asyn
 	const failed = await run(daemon, sequence(2), { seconds: 1 });
 	equal([failed.status, failed.error.type, failed.error.instance], ['faulted', TYPE, '/do/1/a1'], 'after a second');
 	check(failed.spent.seconds >= 1 && failed.budget.seconds === 1, () => JSON.stringify(failed.spent));
-	match(failed.error.detail, /may use a runtime for 1 seconds, and has for 1[.\d]*; give it more, as far as limits.run of the configuration allows, and go on: reprise retry [^ ]+ --budget seconds=\d+$/, 'detail');
+	match(failed.error.detail, /may use a runtime for 1 seconds, and has for \d[.\d]*; give it more, as far as limits.run of the configuration allows, and go on: reprise retry [^ ]+ --budget seconds=\d+$/, 'detail');
 	await sim.script(fixed);
 	equal((await daemon.post(`/v1/runs/${failed.id}/retry?wait=30s`, { budget: { seconds: 100 } }, 200)).status, 'completed', 'with more');
 	await settle(daemon);
@@ -220,14 +220,19 @@ await test('the configuration bounds what may be asked for, and is the default o
 });
 
 await test('over SIGKILL at any moment what was spent stays spent', async () => {
-	const daemon = await begin({ ...fixed, cadence: { firstByteMs: 15 } });
+	const held = { ...fixed, cadence: { firstByteMs: 3_600_000 } };
+	const daemon = await begin(held);
 	const tokens = 20 * EACH + 50;
 	const id = (await submit(daemon, { definition: several(3), input: { count: 40 }, budget: { tokens } })).id;
-	for (let kills = 0, seen = 0; kills < 4; kills++) {
-		await until('it went on', async () => { const now = (await ends(daemon, id)).length; return now > seen + 2 && (seen = now); });
+	for (let kills = 0; kills < 4; kills++) {
+		await until('three are asked', async () => (await sim.state()).inFlight === 3);
+		const seen = (await ends(daemon, id)).length;
+		await sim.release(held); // these three; those that follow wait
+		await until('it went on', async () => (await ends(daemon, id)).length > seen);
 		await daemon.kill();
 		await daemon.start();
 	}
+	await sim.release(fixed);
 	const failed = await daemon.ended(id);
 	equal([failed.status, failed.error.type], ['faulted', TYPE], 'end');
 	check(failed.spent.tokens + 50 > tokens && failed.spent.tokens <= tokens, () => `${JSON.stringify(failed.spent)} of ${tokens}`);

@@ -55,10 +55,15 @@ await test('a stream shows the text as it comes, whole, in order, and ends with 
 });
 
 await test('who comes late, or again, has all of it; the texts of an ended run are there until others need the room', async () => {
+	await say({ cadence: { firstByteMs: 20, chunkMs: 5, tokensPerChunk: 2, splitUtf8: true, pauseMs: 3_600_000 } }); // in its middle it waits to be let go
 	await infer('late');
 	await until('half of it', async () => (await daemon.get('/v1/runs/late/tokens')).attempts[0]?.text.length > text.length / 3, 10_000, 5);
 	equal((await daemon.get('/v1/runs/late/tokens')).attempts[0].ended, false, 'under way');
-	const [first, second] = await Promise.all([watch('late'), watch('late', '?step=%2Fdo%2F0%2Fanswer%401')]);
+	const both = Promise.all([watch('late'), watch('late', '?step=%2Fdo%2F0%2Fanswer%401')]);
+	await until('both watch', async () => await daemon.metric('reprise_http_streams') === 2);
+	await until('its middle', async () => (await daemon.get('/v1/runs/late/tokens')).attempts[0].text.length >= text.length / 2);
+	await sim.release({});
+	const [first, second] = await both;
 	for (const events of [first, second])
 		equal(joined(events, 'text'), text, 'all of it');
 	equal(await watch('late', '?step=%2Fdo%2F0%2Fother%401'), [], 'another step has none');
@@ -80,7 +85,7 @@ await test('an attempt that breaks off and is begun anew has its own beginning',
 });
 
 await test('after kill -9 a watcher has the new attempt; the command line follows over it', async () => {
-	await say({ cadence: { firstByteMs: 20, chunkMs: 25, tokensPerChunk: 2 } });
+	await say({ cadence: { firstByteMs: 20, chunkMs: 5, tokensPerChunk: 2, pauseMs: 3_600_000 } }); // it is killed in the middle of the answer
 	await infer('killed');
 	const child = spawn(programs.cli, ['--socket', daemon.socket, 'tokens', 'killed', '-f', '-o', 'jsonl'], { stdio: ['ignore', 'pipe', 'inherit'] });
 	let out = '';
@@ -88,10 +93,11 @@ await test('after kill -9 a watcher has the new attempt; the command line follow
 	const ended = new Promise(done => child.on('close', done));
 	await until('it writes', () => out.split('\n').length > 6, 10_000, 10);
 	await daemon.kill();
+	await say();
 	await daemon.start();
 	equal(await ended, 0, 'exit');
 	const events = out.trim().split('\n').map(line => JSON.parse(line));
-	equal(events.filter(event => event.event === 'attempt').map(event => event.attempt), [1, 2], 'attempts');
+	equal(events.filter(event => event.event === 'attempt').map(event => event.attempt), [1, 2], `attempts (${JSON.stringify((await daemon.events('killed')).filter(entry => entry.kind === 'attempt.failed'))})`);
 	equal(joined(events, 'text', 2), text, 'the second one');
 	equal((await daemon.ended('killed')).output.text, text, 'the answer');
 });
