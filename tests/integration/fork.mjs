@@ -263,8 +263,12 @@ await test('more records than a replay has at hand at once are carried over, and
 
 await test('more forks at once than are made side by side (API_FORKS_MAX): the others are told to ask again', async () => {
 	await daemon.post('/v1/runs?wait=30s', { id: 'long', definition: definition('long', [{ each: { for: { in: '${ [range(500)] }' }, do: [{ x: { set: { i: '${ $item }' } } }] } }, { last: { set: { done: true } } }]), input: {} }, 201);
-	const answers = await Promise.all(Array.from({ length: 150 }, (_, i) => daemon.ask('POST', '/v1/runs/long/fork', { id: `long-${i}`, from: 'last' })));
-	const made = answers.map((answer, i) => ({ answer, id: `long-${i}` })).filter(({ answer }) => answer.status === 201), refused = answers.filter(answer => answer.status !== 201);
+	let made = [], refused = [];
+	for (let round = 0; round < 10 && refused.length === 0; round++) { // where they are made faster than we ask, once more
+		const answers = await Promise.all(Array.from({ length: 150 }, (_, i) => daemon.ask('POST', '/v1/runs/long/fork', { id: `long-${round}-${i}`, from: 'last' })));
+		made = answers.map((answer, i) => ({ answer, id: `long-${round}-${i}` })).filter(({ answer }) => answer.status === 201);
+		refused = answers.filter(answer => answer.status !== 201);
+	}
 	check(made.length >= 32 && refused.length > 0, () => `${made.length} were made, ${refused.length} refused`);
 	for (const answer of refused)
 		problem(answer, 503, /32 forks are being made, the limit \(API_FORKS_MAX\)/);
@@ -280,7 +284,7 @@ await test('killed between what is asked and the answer: the fork is there as a 
 	const began = performance.now();
 	await Promise.all(Array.from({ length: 6 }, (_, i) => fork('torn', { id: `untorn-${i}`, from: 'c#250' })));
 	const spanMs = performance.now() - began;
-	for (let round = 0; round < 12; round++) {
+	for (let round = 0; round < 12 || ((whole < 6 || none < 6) && round < 48); round++) {
 		const ids = Array.from({ length: 6 }, (_, i) => `torn-${round}-${i}`), from = ['b', 'c#250', 'c#1'][round % 3];
 		const asked = ids.map(id => daemon.ask('POST', '/v1/runs/torn/fork', { id, from }));
 		await pause(draw() * 1.6 * spanMs);
@@ -298,7 +302,7 @@ await test('killed between what is asked and the answer: the fork is there as a 
 			equal((await fork('torn', { id, from }, [200, 201])).output, { n: 300 }, id);
 		}
 	}
-	check(kills === 12 && whole >= 6 && none >= 6, () => `too little came to pass: ${whole} were there, ${none} were not`);
+	check(kills >= 12 && whole >= 6 && none >= 6, () => `too little came to pass: ${whole} were there, ${none} were not`);
 	daemon.verifyJournal();
 	equal((await cli(['replay', '--all'])).code, 0, 'replay of all');
 });

@@ -66,11 +66,12 @@ await test('an answer that is cut off makes a gate inconclusive, one that never 
 
 await test('the gate has the runtime for itself: others wait until it is over, and go on then', async () => {
 	await sim.reset();
-	await sim.script({ cadence: { firstByteMs: 30 } });
+	await sim.hold();
 	await daemon.post('/v1/runs', { id: 'busy', definition: extractionOf('many'), input: { document: documentOf(150) } }, 201);
 	await until('several are in flight', async () => (await sim.state()).inFlight === 4, 10_000, 5);
 	const run = await daemon.post('/v1/gates', { runtime: 'many', requests: 40, seeds: 1, id: 'alone' }, 201);
 	equal(run.id, 'alone', 'its run');
+	await sim.release({ cadence: { firstByteMs: 30 } });
 	await until('the gate asks', async () => (await daemon.events('alone')).filter(entry => entry.kind === 'attempt.succeeded').length >= 2, 20_000, 5);
 	await sim.reset(); // counts from here on: what is in flight is the gate's
 	await until('most of it', async () => (await daemon.events('alone')).filter(entry => entry.kind === 'attempt.succeeded').length >= 9, 20_000, 5);
@@ -78,6 +79,9 @@ await test('the gate has the runtime for itself: others wait until it is over, a
 	const before = (await daemon.events('busy')).filter(entry => entry.kind === 'attempt.succeeded').length;
 	check(before < 150, 'the other run is not over');
 	equal((await daemon.ended('alone')).output.class, 'byte-stable', 'the gate');
+	await sim.hold();
+	await until('all four slots are taken again', async () => (await sim.state()).inFlight === 4);
+	await sim.release();
 	equal((await daemon.ended('busy', 30_000)).facts.length, 300, 'the other run');
 	equal((await sim.state()).maxInFlight, 4, 'four at a time again');
 	// One that is called off keeps the runtime from nobody.
@@ -210,7 +214,7 @@ await test('phases: each asked as often, compared with each other, and details b
 	equal((await sim.state()).requests, 26, 'requests');
 	const { run } = await daemon.get(`/v1/gates/${report.gate}`);
 	equal(daemon.cli('replay', run).code, 0, 'replay');
-	await sim.script({ ...answers('{"a":1}'), cadence: { firstByteMs: 500 } });
+	await sim.script({ ...answers('{"a":1}'), cadence: { firstByteMs: 1500 } });
 	match(daemon.cli('gate', 'many', '-n', '2', '--seeds', '0', '--concurrent', '2').stdout, /^conditions +one request, and 2 together, in flight, with a schema/m, 'as text');
 	equal((await sim.state()).maxInFlight, 2, 'in flight together, and no others');
 	// What was asked while others of the gate were in flight got another answer: 1 to 4 alone, 5 to 8 together.
@@ -319,10 +323,12 @@ await test('other runtimes of the same server count as company; where they were 
 	equal(own.cli('gate', 'a', '-n', '2', '--seeds', '0', '--concurrent', '2').code, 0, 'gate');
 	await submit('alone', 'a', 3);
 	equal((await described('alone')).map(reproducibility => reproducibility.applies), Array(6).fill('exact'), 'nobody else asks the server');
-	await sim.script({ cadence: { firstByteMs: 200 } });
+	await sim.hold();
 	await submit('others', 'b', 40);
 	await until('they are in flight', async () => (await sim.state()).inFlight === 4, 10_000, 5);
 	await submit('beside', 'a', 3);
+	await until('both are', async () => (await sim.state()).inFlight === 6);
+	await sim.release({ cadence: { firstByteMs: 500 } });
 	equal((await described('beside')).map(reproducibility => reproducibility.differs), Array(6).fill(['requestsInFlight']), 'six in flight are not two');
 	await own.post('/v1/runs/others/cancel', {}, [200, 202]);
 	await own.stop();
@@ -369,7 +375,7 @@ await test('a gate that loads its runtime anew has its turn first: what others h
 await test('a gate whose runtime does not start again leaves the server to the other runtimes of its url', async () => {
 	const port = await freePort(), url = `http://127.0.0.1:${port}`;
 	const mark = join(daemon.folder, 'started'), program = join(daemon.folder, 'once');
-	writeFileSync(program, `#!/bin/sh\nif [ -e ${mark} ]; then sleep 1; echo "CUDA error: no kernel image is available" >&2; exit 1; fi\n: > ${mark}\nexec ${programs.sim} --port ${port}\n`, { mode: 0o755 });
+	writeFileSync(program, `#!/bin/sh\nif [ -e ${mark} ]; then sleep 5; echo "CUDA error: no kernel image is available" >&2; exit 1; fi\n: > ${mark}\nexec ${programs.sim} --port ${port}\n`, { mode: 0o755 });
 	const own = await new Daemon('gate-refused', { runtimes: { a: runtimeOf({ url, launch: { argv: [program], inherit: ['PATH'], restart: { attempts: 0 } } }), b: runtimeOf({ url, retry: { attempts: 1 } }) } }).start();
 	await isReady(own, 'a');
 	await own.post('/v1/gates', { runtime: 'a', requests: 2, seeds: 0, phases: ['reload'], id: 'gate' }, 201);

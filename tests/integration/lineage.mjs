@@ -79,13 +79,13 @@ await test('retried twice, killed in the middle, waited for all along: it comple
 
 await test('a workflow that ran out of time has it anew, across a restart', async () => {
 	answers.set('/x/t', 'hang');
-	await submit('timed', [{ ask: call('/x/t') }], {}, { timeout: { after: { milliseconds: 400 } } });
+	await submit('timed', [{ ask: call('/x/t') }], {}, { timeout: { after: { seconds: 4 } } }); // in which a good peer is asked and heard on a busy machine, too
 	equal((await daemon.ended('timed')).error.status, 408, 'timed out');
 	const began = Date.now();
 	await daemon.post('/v1/runs/timed/retry', {}, 200);
 	const again = await daemon.ended('timed');
 	equal(again.error.status, 408, 'timed out again');
-	check(Date.parse(again.endedAt) - began >= 390, 'after the whole time');
+	check(Date.parse(again.endedAt) - began >= 3900, 'after the whole time');
 	answers.set('/x/t', 200);
 	equal((await daemon.post('/v1/runs/timed/retry?wait=20s', {}, 200)).status, 'completed', 'in time');
 	await replays('timed');

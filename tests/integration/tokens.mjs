@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { Daemon, check, definition, documentOf, equal, extractionOf, finish, match, problem, programs, startSimulator, test, until } from '../support/harness.mjs';
 
 const sim = await startSimulator();
-const daemon = new Daemon('tokens', { runtimes: { r: { kind: 'simulator', url: sim.url, model: 'reprise-sim', concurrency: 4, retry: { attempts: 3, floor: '10ms', cap: '50ms' } } } });
+const daemon = new Daemon('tokens', { runtimes: { r: { kind: 'simulator', url: sim.url, model: 'reprise-sim', concurrency: 4, timeouts: { firstToken: '10m', betweenTokens: '10m', total: '1h' }, retry: { attempts: 3, floor: '10ms', cap: '50ms' } } } });
 await daemon.start();
 const infer = (id, more = {}) => daemon.post('/v1/runs', { id, definition: definition(id, [{ answer: { call: 'inference', with: { runtime: 'r', prompt: 'Say it.' } } }]), input: {}, ...more }, 201);
 const text = Array.from({ length: 60 }, (_, i) => `Wörter ${i} `).join('');
@@ -91,7 +91,7 @@ await test('after kill -9 a watcher has the new attempt; the command line follow
 	let out = '';
 	child.stdout.on('data', data => { out += data; });
 	const ended = new Promise(done => child.on('close', done));
-	await until('it writes', () => out.split('\n').length > 6, 10_000, 10);
+	await until('it writes', () => out.includes('"event":"text"'));
 	await daemon.kill();
 	await say();
 	await daemon.start();
