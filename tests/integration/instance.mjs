@@ -62,7 +62,7 @@ await test('a process that listens on this machine is found; a new one makes the
 
 await test('a runtime that is replaced in the middle of a gate makes it inconclusive', async () => {
 	let sim = await startSimulator();
-	const { port } = sim, daemon = new Daemon('instance-gate', { runtimes: { r: { kind: 'simulator', url: sim.url, concurrency: 1, sampling, retry: { attempts: 10, floor: '50ms', cap: '200ms' } } } });
+	const { port } = sim, daemon = new Daemon('instance-gate', { runtimes: { r: { kind: 'simulator', url: sim.url, concurrency: 1, sampling, retry: { attempts: 100, floor: '50ms', cap: '1s' } } } });
 	await daemon.start();
 	await sim.script({ cadence: { firstByteMs: 20 } });
 	await daemon.post('/v1/gates', { runtime: 'r', requests: 300, seeds: 0, id: 'replaced' }, 201);

@@ -22,7 +22,7 @@ async function launchStarting(kind, process, env = {}) {
 }
 
 const run = (process, { kind = 'vllm', env = {} } = {}) => spawnSync(programs.sim, ['--kind', kind, '--script', scriptFile({ process })],
-	{ encoding: 'utf8', timeout: 10_000, env: { ...globalThis.process.env, ...env } });
+	{ encoding: 'utf8', timeout: 60_000, env: { ...globalThis.process.env, ...env } });
 
 // ---- Starting ----
 
@@ -166,7 +166,7 @@ function probe(name, args, settings, { link = true, memory } = {}) {
 	const env = { ...process.env };
 	if (settings !== undefined) env.REPRISE_SIM_PROBE = typeof settings === 'string' ? settings : scriptFile(settings);
 	if (memory) env.REPRISE_SIM_MEMORY = memory;
-	return spawnSync(link ? join(folder, name) : programs.sim, link ? args : ['probe', name, ...args], { encoding: 'utf8', timeout: 10_000, env });
+	return spawnSync(link ? join(folder, name) : programs.sim, link ? args : ['probe', name, ...args], { encoding: 'utf8', timeout: 60_000, env });
 }
 const query = ['--query-gpu=index,uuid,name,driver_version,memory.total,memory.used,memory.free,compute_cap', '--format=csv,noheader,nounits'];
 const shared = '\\GPU Adapter Memory(*)\\Shared Usage';

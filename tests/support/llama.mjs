@@ -33,17 +33,27 @@ export async function startLlama(port = 0) {
 }
 
 // Passes everything on, and counts the pieces of text that went through: where in an answer a test strikes is its own choice. tap.on(n, what) calls
-// `what` once, as soon as the n-th piece from now on has passed.
+// `what` once, as soon as the n-th piece from now on has passed; nothing of that answer passes behind it, however far the runtime is by then.
 export async function startTap(portOf) {
 	const tap = { pieces: 0, waiting: null, on: (n, what) => { tap.waiting = { at: tap.pieces + n, what }; } };
 	const server = net.createServer(client => {
 		const runtime = net.connect(portOf(), '127.0.0.1');
 		const end = () => { client.destroy(); runtime.destroy(); };
+		let struck = false;
 		client.on('data', data => runtime.write(data));
 		runtime.on('data', data => {
-			client.write(data);
-			tap.pieces += data.toString('latin1').split('"delta":{"content"').length - 1;
-			if (tap.waiting && tap.pieces >= tap.waiting.at) {
+			if (struck)
+				return;
+			const events = data.toString('latin1').split(/(?<=\n\n)/), passed = [];
+			for (const event of events) {
+				passed.push(event);
+				tap.pieces += event.includes('"delta":{"content"');
+				struck = tap.waiting !== null && tap.pieces >= tap.waiting.at;
+				if (struck)
+					break;
+			}
+			client.write(Buffer.from(passed.join(''), 'latin1'));
+			if (struck) {
 				const { what } = tap.waiting;
 				tap.waiting = null;
 				what();

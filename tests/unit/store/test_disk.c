@@ -31,7 +31,7 @@ static enum store_disk_state wait_for(struct fixture *f, enum store_disk_state w
 {
 	struct store_disk disk;
 
-	for (unsigned i = 0; i < 500; i++) {
+	for (unsigned i = 0; i < 6000; i++) {
 		store_disk(f->store, &disk);
 		if (disk.state == wanted)
 			break;

@@ -3,7 +3,7 @@
 
 #include "tests/unit/store/fixture.h"
 
-enum { TRIES = 2000, ROUNDS = 400 };
+enum { TRIES = 60000, ROUNDS = 400 };
 
 static cpu_set_t all;
 static bool has_second_cpu;

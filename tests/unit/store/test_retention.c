@@ -55,7 +55,7 @@ static struct store_purge pass(struct fixture *f)
 	return purge;
 }
 
-enum { FULL_TRIES_MAX = 2000 };
+enum { FULL_TRIES_MAX = 12000 };
 
 static void append_at(struct fixture *f, struct entry *entries, size_t count)
 {
