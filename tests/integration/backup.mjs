@@ -2,7 +2,7 @@
 // killed; and no log is ever continued behind a checkpoint that is known.
 import { spawnSync as spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Daemon, check, cli, definition, equal, exitOf, finish, launch, match, pause, programs, random, root, seedOf, sqlite, test, until } from '../support/harness.mjs';
 
@@ -196,13 +196,15 @@ await test('cancelled, or with the daemon killed in its middle, a backup leaves 
 	equal([job.state, job.error.type, existsSync(path), existsSync(`${path}.partial`)], ['cancelled', 'cancelled', false, false], 'the end');
 	equal((await daemon.ask('POST', '/v1/journal/backup/cancel', {})).status, 404, 'none is under way');
 	let partial = 0;
-	for (let i = 0; i < 8; i++) {
+	for (let i = 0; i < 8 || (partial < 2 && i < 40); i++) {
 		await daemon.post('/v1/journal/backup', { path }, 202);
 		await pause(draw() * 250);
 		await daemon.kill();
 		if (existsSync(path)) { // it was done before
 			equal(cli('journal', 'restore', path, '--data', join(daemon.folder, `whole-${i}`), '--original-is-gone').code, 0, 'whole');
-			break;
+			if (partial >= 2)
+				break;
+			rmSync(path); // it was too fast for us
 		}
 		partial += existsSync(`${path}.partial`);
 		await daemon.start();
