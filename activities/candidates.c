@@ -272,7 +272,7 @@ enum failure_class candidates_read(struct arena *arena, const struct candidates_
 	*facts = NULL;
 	detail[0] = '\0';
 	if (input->schema != NULL) {
-		reader.schema = json_schema_compile(input->schema, NULL, 0, &error);
+		reader.schema = json_schema_compile_taken(input->schema, &error);
 		if (reader.schema == NULL) {
 			write_detail(detail, error.message);
 			return FAILURE_SCHEMA_INVALID;

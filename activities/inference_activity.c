@@ -202,7 +202,7 @@ int inference_activity_start(struct activities *activities, struct activity *act
 		schema = json_get(schema, "document");
 		if (schema == NULL)
 			return error_set(error, ERR_INVALID, "schema lacks `document`");
-		program = json_schema_compile(schema, NULL, 0, error);
+		program = json_schema_compile_taken(schema, error);
 		if (program == NULL)
 			return error_wrap(error, "schema");
 	} else {

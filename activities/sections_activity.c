@@ -196,6 +196,7 @@ static bool make_plan(struct sections_work *own, struct error *error)
 	const char *name = json_get_text(with, "runtime"), *text = json_get_text(with, "onFailure");
 	const struct runtime *runtime = runtime_get(work->activities, name);
 	struct json *kept = json_object(arena);
+	struct json_schema *program;
 	unsigned priority;
 
 	own->plan = json_object(arena);
@@ -211,10 +212,12 @@ static bool make_plan(struct sections_work *own, struct error *error)
 		error_set(error, ERR_INVALID, "schema lacks `document`");
 		return false;
 	}
-	if (json_schema_check(schema, error) != 0) {
+	program = json_schema_compile_taken(schema, error);
+	if (program == NULL) {
 		error_wrap(error, "schema");
 		return false;
 	}
+	json_schema_free(program);
 	if (inference_sampling(arena, runtime, sampling, error) == NULL)
 		return false;
 	if (prompt != NULL && prompt->type != JSON_NULL && prompt->type != JSON_STRING) {

@@ -305,7 +305,7 @@ static bool is_short_list(const struct json *json, size_t most)
 	return json->type == JSON_ARRAY && json_count(json) <= most;
 }
 
-/* An empty list, which draft 7 may have, says nothing. */
+/* An empty list, which a schema of draft 7 that was taken earlier may have, says nothing. */
 static bool is_alternatives(const struct json *list)
 {
 	return is_short_list(list, WATCH_FOLLOWED_MAX) && json_count(list) > 0;

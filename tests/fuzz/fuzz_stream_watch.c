@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	arena_init(&arena);
 	config.schema = json_parse(&arena, (struct bytes){data + 1, (size_t)(line_end - data - 1)}, JSON_STRICT, NULL, NULL);
 	/* Also a schema that is none must do no harm. */
-	program = config.schema != NULL ? json_schema_compile(config.schema, NULL, 0, NULL) : NULL;
+	program = config.schema != NULL ? json_schema_compile_taken(config.schema, NULL) : NULL;
 	config.white_space = data[0] & 0x80 ? WATCH_WHITE_SPACE : 0;
 	config.loop_bytes = data[0] & 0x40 ? WATCH_LOOP_BYTES : 0;
 	whole = feed(&config, answer, 0);

@@ -314,7 +314,7 @@ static struct json_schema *compile_schema(struct checker *checker, const struct 
 
 	if (checker->too_many_schemas)
 		return NULL;
-	schema = json_schema_compile(value, NULL, 0, &error);
+	schema = checker->is_stored ? json_schema_compile_taken(value, &error) : json_schema_compile(value, NULL, 0, &error);
 	checker->schema_bytes += schema ? json_schema_size(schema) : FAILED_SCHEMA_BYTES;
 	checker->too_many_schemas = checker->schema_bytes > DEFINITION_SCHEMA_BYTES_MAX;
 	if (checker->too_many_schemas) {

@@ -7,8 +7,8 @@
 #include "workflow/base/check.h"
 #include "workflow/language/schema_program.h"
 
-struct json_schema *json_schema_compile(const struct json *schema, const struct json_schema_document *documents, size_t document_count,
-					struct error *error)
+static struct json_schema *compile(const struct json *schema, const struct json_schema_document *documents, size_t document_count, bool is_taken,
+				   struct error *error)
 {
 	struct json_schema *program;
 
@@ -18,10 +18,21 @@ struct json_schema *json_schema_compile(const struct json *schema, const struct 
 	}
 	program = memory_zero(sizeof(*program));
 	arena_init(&program->arena);
-	if (schema_compile(program, schema, documents, document_count, error) == 0)
+	if (schema_compile(program, schema, documents, document_count, is_taken, error) == 0)
 		return program;
 	json_schema_free(program);
 	return NULL;
+}
+
+struct json_schema *json_schema_compile(const struct json *schema, const struct json_schema_document *documents, size_t document_count,
+					struct error *error)
+{
+	return compile(schema, documents, document_count, false, error);
+}
+
+struct json_schema *json_schema_compile_taken(const struct json *schema, struct error *error)
+{
+	return compile(schema, NULL, 0, true, error);
 }
 
 void json_schema_free(struct json_schema *schema)

@@ -35,6 +35,9 @@ struct json_schema_document {
  * documents are borrowed and must outlive what is made. documents may be NULL when there are none. */
 struct json_schema *json_schema_compile(const struct json *schema, const struct json_schema_document *documents, size_t document_count,
 					struct error *error);
+/* The same without what 0.1.0 let through at first: in draft-07 a list of schemas that is empty, in both drafts a name that `required` or a
+ * dependency names twice, and a $vocabulary of something else than booleans. For definitions that were taken once, and for their calls. */
+struct json_schema *json_schema_compile_taken(const struct json *schema, struct error *error);
 void json_schema_free(struct json_schema *schema); /* NULL is allowed */
 
 /* 0; ERR_INVALID: "/facts/0/object: expected string, got number"; ERR_TOO_LARGE: a limit was reached, and its name. */

@@ -25,6 +25,7 @@ struct compiler {
 	const struct json_schema_document *documents;
 	size_t document_count;
 	struct error *error;
+	bool is_taken; /* see json_schema_compile_taken() */
 };
 
 /* ---- Schemas by the address of their source ---- */
@@ -262,7 +263,7 @@ static int find_in_array(struct compiler *compiler, const struct json *array, co
 {
 	if (expect_type(compiler, array, JSON_ARRAY, place) != 0)
 		return ERR_INVALID;
-	if (json_count(array) == 0 && outer->resource->dialect->draft != SCHEMA_DRAFT_7)
+	if (json_count(array) == 0 && !(compiler->is_taken && outer->resource->dialect->draft == SCHEMA_DRAFT_7))
 		return schema_fail(place, ERR_INVALID, compiler->error, "expected at least one schema");
 	for (size_t i = 0; i < json_count(array); i++) {
 		if (find_schemas(compiler, json_at(array, i), keep_index(compiler, place, i), outer->resource, NULL) == NULL)
@@ -602,12 +603,50 @@ static int read_count(struct compiler *compiler, const struct json *value, const
 	return 0;
 }
 
+static int compare_names(const void *left, const void *right)
+{
+	const struct json *a = *(const struct json *const *)left, *b = *(const struct json *const *)right;
+	size_t len = a->string.len < b->string.len ? a->string.len : b->string.len;
+	int order = memcmp(a->string.text, b->string.text, len);
+
+	return order != 0 ? order : (a->string.len > b->string.len) - (a->string.len < b->string.len);
+}
+
+/* Sorted, since a schema may name as many as its text has room for. */
+static int refuse_same_names(struct compiler *compiler, const struct json *names, const struct schema_place *place)
+{
+	size_t count = json_count(names);
+	const struct json **sorted = memory_alloc((count + 1) * sizeof(*sorted));
+
+	for (size_t i = 0; i < count; i++)
+		sorted[i] = json_at(names, i);
+	qsort(sorted, count, sizeof(*sorted), compare_names);
+	for (size_t i = 1; i < count && compiler->error->code == ERR_NONE; i++)
+		if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
+			schema_fail(place, ERR_INVALID, compiler->error, "this name stands here twice: %s", sorted[i]->string.text);
+	free(sorted);
+	return (int)compiler->error->code;
+}
+
 static int check_names(struct compiler *compiler, const struct json *names, const struct schema_place *place)
 {
 	if (expect_type(compiler, names, JSON_ARRAY, place) != 0)
 		return ERR_INVALID;
 	for (size_t i = 0; i < json_count(names); i++) {
 		if (expect_type(compiler, json_at(names, i), JSON_STRING, INSIDE_INDEX(place, i)) != 0)
+			return ERR_INVALID;
+	}
+	return compiler->is_taken ? 0 : refuse_same_names(compiler, names, place);
+}
+
+static int check_booleans(struct compiler *compiler, const struct json *map, const struct schema_place *place)
+{
+	if (expect_type(compiler, map, JSON_OBJECT, place) != 0)
+		return ERR_INVALID;
+	for (size_t i = 0; i < map->object.count && !compiler->is_taken; i++) {
+		const struct json_member *member = &map->object.members[i];
+
+		if (expect_type(compiler, member->value, JSON_BOOLEAN, INSIDE_NAME(place, member->name)) != 0)
 			return ERR_INVALID;
 	}
 	return 0;
@@ -704,7 +743,7 @@ static int check_form(struct compiler *compiler, enum schema_form form, const st
 	case FORM_ARRAY:
 		return expect_type(compiler, value, JSON_ARRAY, place);
 	case FORM_BOOLEAN_MAP:
-		return expect_type(compiler, value, JSON_OBJECT, place);
+		return check_booleans(compiler, value, place);
 	case FORM_NAMES:
 		return check_names(compiler, value, place);
 	case FORM_ANY: case FORM_COUNT: case FORM_TYPE: case FORM_SCHEMA: case FORM_SCHEMAS: case FORM_SCHEMA_MAP: case FORM_PATTERN_MAP:
@@ -947,12 +986,12 @@ static int refuse_circles(struct compiler *compiler)
 	return code;
 }
 
-int schema_compile(struct json_schema *program, const struct json *source, const struct json_schema_document *documents, size_t count,
+int schema_compile(struct json_schema *program, const struct json *source, const struct json_schema_document *documents, size_t count, bool is_taken,
 		   struct error *error)
 {
 	static const struct schema_place root;
 	struct error own;
-	struct compiler compiler = {program, &program->arena, documents, count, error != NULL ? error : &own};
+	struct compiler compiler = {program, &program->arena, documents, count, error != NULL ? error : &own, is_taken};
 
 	*compiler.error = (struct error){0};
 	program->root = find_in_document(&compiler, source, BASE_URI, &root, &dialect_2020);

@@ -222,7 +222,7 @@ struct json_schema {
 
 /* The schema whose source this is, or NULL. */
 struct schema *schema_find(const struct json_schema *program, const struct json *source);
-int schema_compile(struct json_schema *program, const struct json *source, const struct json_schema_document *documents, size_t count,
+int schema_compile(struct json_schema *program, const struct json *source, const struct json_schema_document *documents, size_t count, bool is_taken,
 		   struct error *error);
 int schema_evaluate(const struct schema *schema, const struct schema *except, const struct json *value, struct error *error);
 

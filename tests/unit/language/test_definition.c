@@ -973,9 +973,15 @@ END_TEST
 START_TEST(stored_definitions_are_still_read)
 {
 	static const struct {
-		const char *sampling;
+		const char *more;
 		bool is_read;
-	} cases[] = {{"{\"temperature\":0.5}", true}, {"{\"temperature\":50,\"seed\":\"123456789012345678901\"}", true}, {"{\"temperatur\":1}", false}};
+	} cases[] = {
+		{"\"sampling\":{\"temperature\":0.5}", true},
+		{"\"sampling\":{\"temperature\":50,\"seed\":\"123456789012345678901\"}", true},
+		{"\"sampling\":{\"temperatur\":1}", false},
+		{"\"schema\":{\"document\":{\"required\":[\"a\",\"a\"]}}", true},
+		{"\"schema\":{\"document\":{\"required\":[1]}}", false},
+	};
 
 	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		struct problems problems;
@@ -986,14 +992,14 @@ START_TEST(stored_definitions_are_still_read)
 		problems_init(&problems);
 		snprintf(text, sizeof text,
 			 "{\"document\":{\"dsl\":\"1.0.3\",\"namespace\":\"n\",\"name\":\"a\",\"version\":\"1.0.0\"},\"do\":[{\"a\":{\"call\":\"inference\",\"with\":"
-			 "{\"runtime\":\"r\",\"prompt\":\"x\",\"sampling\":%s}}}]}", cases[i].sampling);
+			 "{\"runtime\":\"r\",\"prompt\":\"x\",%s}}}]}", cases[i].more);
 		document = json_parse(&problems.arena, bytes_text(text), JSON_STRICT, NULL, NULL);
 		ck_assert_ptr_nonnull(document);
 		definition = definition_load_json(document, &problems);
-		ck_assert_msg((definition != NULL) == (i == 0), "%s", cases[i].sampling);
+		ck_assert_msg((definition != NULL) == (i == 0), "%s", cases[i].more);
 		definition_free(definition);
 		definition = definition_load_stored(document, &problems);
-		ck_assert_msg((definition != NULL) == cases[i].is_read, "%s", cases[i].sampling);
+		ck_assert_msg((definition != NULL) == cases[i].is_read, "%s", cases[i].more);
 		definition_free(definition);
 		problems_close(&problems);
 	}

@@ -79,6 +79,16 @@ START_TEST(refuses_wrong_schemas)
 		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"items\":[{}],\"additionalItems\":7}", NULL, ERR_INVALID,
 		 "/additionalItems: expected a schema"},
 		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/a\",\"definitions\":{\"a\":{}},\"type\":7}", NULL, 0, NULL},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"anyOf\":[]}", NULL, ERR_INVALID, "/anyOf: expected at least one schema"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"allOf\":[]}", NULL, ERR_INVALID, "/allOf: expected at least one schema"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"oneOf\":[]}", NULL, ERR_INVALID, "/oneOf: expected at least one schema"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"items\":[]}", NULL, ERR_INVALID, "/items: expected at least one schema"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"not\":{\"anyOf\":[]}}", NULL, ERR_INVALID, "/not/anyOf: expected at least one schema"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"required\":[\"a\",\"a\"]}", NULL, ERR_INVALID, "/required: this name stands here twice: a"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"dependencies\":{\"x\":[\"a\",\"a\"]}}", NULL, ERR_INVALID, "/dependencies/x: this name stands here twice: a"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"type\":[]}", NULL, ERR_INVALID, "/type: expected at least one type"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"type\":[\"null\",\"null\"]}", NULL, ERR_INVALID, "/type/1: the type stands here twice"},
+		{"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"enum\":[]}", NULL, 0, NULL},
 		/* An unknown keyword beneath `default`, `const`, `enum` and `examples` is a value, no keyword. */
 		{"{\"default\":{\"pattern\":1},\"const\":{\"$ref\":1,\"$id\":\"x\"},\"enum\":[{\"not\":1}],\"examples\":[{\"if\":1}]}", NULL, 0, NULL},
 		/* So is a property that bears a keyword's name. */
@@ -92,7 +102,13 @@ START_TEST(refuses_wrong_schemas)
 		{"{\"properties\":{\"a\":[]}}", NULL, ERR_INVALID, "/properties/a: expected a schema (object or boolean), got array"},
 		{"{\"required\":\"a\"}", NULL, ERR_INVALID, "/required: expected array, got string"},
 		{"{\"required\":[\"a\",1]}", NULL, ERR_INVALID, "/required/1: expected string, got number"},
+		{"{\"required\":[\"a\",\"b\",\"a\"]}", NULL, ERR_INVALID, "/required: this name stands here twice: a"},
+		{"{\"required\":[\"a\",\"ab\",\"b\"]}", NULL, 0, NULL},
+		{"{\"dependentRequired\":{\"x\":[\"a\",\"a\"]}}", NULL, ERR_INVALID, "/dependentRequired/x: this name stands here twice: a"},
+		{"{\"dependencies\":{\"x\":[\"a\",\"a\"]}}", NULL, ERR_INVALID, "/dependencies/x: this name stands here twice: a"},
+		{"{\"$vocabulary\":{\"http://a/b\":1}}", NULL, ERR_INVALID, "/$vocabulary/http:~1~1a~1b: expected boolean, got number"},
 		{"{\"enum\":1}", NULL, ERR_INVALID, "/enum: expected array, got number"},
+		{"{\"enum\":[1,1]}", NULL, 0, NULL}, /* values should differ, they need not */
 		{"{\"minimum\":\"1\"}", NULL, ERR_INVALID, "/minimum: expected number, got string"},
 		{"{\"minLength\":-1}", NULL, ERR_INVALID, "/minLength: expected a whole number, 0 or more"},
 		{"{\"maxItems\":1.5}", NULL, ERR_INVALID, "/maxItems: expected a whole number, 0 or more"},
@@ -101,6 +117,33 @@ START_TEST(refuses_wrong_schemas)
 	};
 
 	run_rows(rows, COUNT_OF(rows));
+}
+END_TEST
+
+/* What was let through once is still compiled, and means what it meant: a run that was taken then goes on. */
+START_TEST(still_compiles_what_was_taken)
+{
+	static const char *const sources[] = {
+		"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"anyOf\":[],\"allOf\":[],\"oneOf\":[]}", "{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"items\":[]}", "{\"required\":[\"a\",\"a\"]}", "{\"dependentRequired\":{\"x\":[\"a\",\"a\"]}}",
+		"{\"$vocabulary\":{\"http://a/b\":1}}",
+	};
+
+	for (size_t i = 0; i < COUNT_OF(sources); i++) {
+		struct arena arena;
+		struct error error;
+		struct json *source;
+		struct json_schema *schema;
+
+		arena_init(&arena);
+		source = json_parse(&arena, bytes_text(sources[i]), JSON_STRICT, NULL, &error);
+		ck_assert_msg(source != NULL, "%s: %s", sources[i], error.message);
+		ck_assert_ptr_null(json_schema_compile(source, NULL, 0, &error));
+		schema = json_schema_compile_taken(source, &error);
+		ck_assert_msg(schema != NULL, "%s: %s", sources[i], error.message);
+		ck_assert_int_eq(json_schema_match(schema, json_null(&arena), &error), 0);
+		json_schema_free(schema);
+		arena_close(&arena);
+	}
 }
 END_TEST
 
@@ -581,6 +624,7 @@ int main(void)
 	int failed;
 
 	tcase_add_test(tests, refuses_wrong_schemas);
+	tcase_add_test(tests, still_compiles_what_was_taken);
 	tcase_add_test(tests, validates_each_keyword);
 	tcase_add_test(tests, cuts_long_pointers);
 	tcase_add_test(tests, limits_depth);
