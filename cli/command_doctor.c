@@ -192,9 +192,9 @@ static void check_lock(struct doctor *doctor)
 		close(file);
 	}
 	if (held && doctor->config == NULL)
-		add(doctor, "daemon", VERDICT_WARN, "it may be starting, or listen elsewhere: --socket PATH", "process %s holds the folder, but does not answer at %s", pid, client_place(&doctor->command->client));
+		add(doctor, "daemon", VERDICT_WARN, "it may be starting, or listen elsewhere: --socket PATH", "process %s holds the folder, but does not answer at %s", pid[0] ? pid : "(unknown)", client_place(&doctor->command->client));
 	else
-		add(doctor, "daemon", VERDICT_OK, NULL, "%s", held ? arena_printf(&doctor->command->arena, "runs as process %s and answers", pid) : "not running on this folder");
+		add(doctor, "daemon", VERDICT_OK, NULL, "%s", held ? arena_printf(&doctor->command->arena, "runs as process %s and answers", pid[0] ? pid : "(unknown)") : "not running on this folder");
 }
 
 static void check_journal_file(struct doctor *doctor)

@@ -65,6 +65,15 @@ struct daemon {
 		bool is_running;
 	} backup;
 	uint64_t open_at_start;
+	struct start_record { /* start.c: what the journal is told of this start */
+		struct store_append append;
+		struct entry entries[5];
+		size_t count;
+		struct arena arena;
+		uv_timer_t timer; /* tries again */
+		struct daemon *daemon;
+		bool is_done, is_late; /* answered; there was no room, and the daemon has gone on without it */
+	} record;
 
 	/* shutdown.c */
 	uv_signal_t signals[2];

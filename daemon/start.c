@@ -1,6 +1,7 @@
 /* See start.h. Steps that need the journal's threads run the loop until their answer is there: nobody is served yet. */
 #include "daemon/start.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,6 +86,10 @@ int start_journal(struct daemon *daemon, struct error *error)
 	children_init(&daemon->children, &children_ports);
 	CHECK(uv_timer_init(&daemon->loop, &daemon->sweep_timer) == 0);
 	daemon->sweep_timer.data = daemon;
+	CHECK(uv_timer_init(&daemon->loop, &daemon->record.timer) == 0);
+	daemon->record.timer.data = &daemon->record;
+	daemon->record.daemon = daemon;
+	arena_init(&daemon->record.arena);
 	return store_open(&daemon->store, &daemon->loop, &options, error);
 }
 
@@ -190,46 +195,84 @@ static void load_built_in(struct first_look *look)
 	}
 }
 
-static void on_recorded(struct store_append *append)
+static void on_recorded(struct store_append *append);
+static void await_room(struct start_record *record);
+
+static int append_record(struct start_record *record)
 {
-	*(bool *)append->owner = true;
+	record->append = (struct store_append){.entries = record->entries, .entry_count = record->count, .on_done = on_recorded, .owner = record};
+	return store_append(record->daemon->store, &record->append);
 }
 
-/* daemon.started, and the built-in definitions that the journal does not have yet. */
+static void on_recorded(struct store_append *append)
+{
+	struct start_record *record = append->owner;
+	enum error_code code = append->error.code;
+
+	if (!record->is_late) {
+		record->is_done = true;
+		return;
+	}
+	if (code == ERR_FULL || code == ERR_BUSY) {
+		await_room(record);
+		return;
+	}
+	if (code != ERR_NONE)
+		log_error(LOG_DAEMON, "the start was not recorded: %s", append->error.message);
+	arena_close(&record->arena);
+}
+
+static void on_record_due(uv_timer_t *timer)
+{
+	if (append_record(timer->data) != 0)
+		await_room(timer->data);
+}
+
+static void await_room(struct start_record *record)
+{
+	if (record->daemon->stage < DAEMON_STOPPING)
+		uv_timer_start(&record->timer, on_record_due, ENGINE_RETRY_APPEND_MS, 0);
+}
+
+/* daemon.started, and the built-in definitions that the journal does not have yet. A full disk keeps nobody from reading: there it is written down
+ * as soon as there is room, behind what runs wrote until then. */
 static int record_start(struct daemon *daemon, const struct first_look *look, struct error *error)
 {
-	struct entry entries[5] = {{0}};
-	struct arena arena;
-	size_t count = 0;
-	bool done = false;
+	struct start_record *record = &daemon->record;
+	struct arena *arena = &record->arena;
+	struct entry *entries = record->entries;
 
-	arena_init(&arena);
-	entries[count++] = (struct entry){.kind = ENTRY_DAEMON_STARTED, .data = json_object(&arena), .time_ms = clock_wall_ms()};
-	json_set_text(&arena, entries[0].data, "version", REPRISE_VERSION);
-	json_set_number(&arena, entries[0].data, "recovered", (double)daemon->open_at_start);
+	static_assert(COUNT_OF(record->entries) == 1 + COUNT_OF(look->built_in), "all of them fit");
+	entries[0] = (struct entry){.kind = ENTRY_DAEMON_STARTED, .data = json_object(arena), .time_ms = clock_wall_ms()};
+	json_set_text(arena, entries[0].data, "version", REPRISE_VERSION);
+	json_set_number(arena, entries[0].data, "recovered", (double)daemon->open_at_start);
+	record->count = 1;
 	for (size_t i = 0; i < built_in_definition_count; i++) {
 		const struct definition *definition = look->built_in[i];
 		if (!look->missing[i])
 			continue;
-		struct entry *entry = &entries[count++];
-		*entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(&arena), .time_ms = clock_wall_ms()};
-		json_set_text(&arena, entry->data, "namespace", definition->namespace);
-		json_set_text(&arena, entry->data, "name", definition->name);
-		json_set_text(&arena, entry->data, "version", definition->version);
-		json_set_boolean(&arena, entry->data, "registered", true);
-		entry_add_value(&arena, entry, "source", definition->source);
-		entry_add_value(&arena, entry, "definition", json_print_arena(definition->document, &arena));
+		struct entry *entry = &entries[record->count++];
+		*entry = (struct entry){.kind = ENTRY_DEFINITION_ADDED, .data = json_object(arena), .time_ms = clock_wall_ms()};
+		json_set_text(arena, entry->data, "namespace", definition->namespace);
+		json_set_text(arena, entry->data, "name", definition->name);
+		json_set_text(arena, entry->data, "version", definition->version);
+		json_set_boolean(arena, entry->data, "registered", true);
+		entry_add_value(arena, entry, "source", arena_bytes(arena, definition->source));
+		entry_add_value(arena, entry, "definition", json_print_arena(definition->document, arena));
 	}
-	struct store_append append = {.entries = entries, .entry_count = count, .on_done = on_recorded, .owner = &done};
-	if (store_append(daemon->store, &append) != 0) {
-		error_set(error, ERR_BUSY, "the journal takes no entries");
-	} else {
-		while (!done)
-			uv_run(&daemon->loop, UV_RUN_ONCE);
-		if (append.error.code != ERR_NONE)
-			*error = append.error;
+	if (append_record(record) != 0)
+		return error_set(error, ERR_BUSY, "the journal takes no entries");
+	while (!record->is_done)
+		uv_run(&daemon->loop, UV_RUN_ONCE);
+	if (record->append.error.code == ERR_FULL) {
+		log_warn(LOG_DAEMON, "the start is recorded as soon as there is room: %s", record->append.error.message);
+		record->is_late = true;
+		await_room(record);
+		return 0;
 	}
-	arena_close(&arena);
+	arena_close(arena);
+	if (record->append.error.code != ERR_NONE)
+		*error = record->append.error;
 	return error->code;
 }
 
@@ -467,6 +510,8 @@ int stop_all(struct daemon *daemon)
 	}
 	children_close(&daemon->children);
 	uv_close((uv_handle_t *)&daemon->sweep_timer, NULL);
+	uv_close((uv_handle_t *)&daemon->record.timer, NULL);
+	arena_close(&daemon->record.arena);
 	ports_close(&daemon->ports);
 	for (size_t i = 0; i < COUNT_OF(daemon->signals); i++)
 		uv_close((uv_handle_t *)&daemon->signals[i], NULL);

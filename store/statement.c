@@ -85,8 +85,12 @@ int connection_fail(struct connection *connection, int rc, const char *what, str
 	case SQLITE_IOERR:
 		/* The index of the WAL could not grow: nothing of the transaction is written yet, the disk is full. And so it is for a write
 		 * past a quota or the largest file that is allowed, which SQLite does not count among the full disks. */
-		if (extended == SQLITE_IOERR_SHMSIZE || (extended == SQLITE_IOERR_WRITE && lacks_room(connection, &system)))
+		if (extended == SQLITE_IOERR_SHMSIZE) {
 			code = ERR_FULL;
+			message = "no room on the disk for the index of the write-ahead log";
+		} else if (extended == SQLITE_IOERR_WRITE && lacks_room(connection, &system)) {
+			code = ERR_FULL;
+		}
 		break;
 	default:
 		break;

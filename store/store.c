@@ -70,9 +70,13 @@ int folder_lock(const char *data_dir, int *lock_file, struct error *error)
 		text[len > 0 ? strspn(text, "0123456789") : 0] = '\0';
 		return error_set(error, ERR_BUSY, "another reprised (pid %s) holds %s: stop it, or choose another folder with --data", text[0] ? text : "unknown", path);
 	}
+	/* The lock is what counts, the number is for whoever finds it held; over the old one, so that it needs no room. */
 	size = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-	if (ftruncate(*lock_file, 0) != 0 || pwrite(*lock_file, text, (size_t)size, 0) != size)
-		return error_set(error, errno == ENOSPC ? ERR_FULL : ERR_IO, "write %s: %s", path, strerror(errno));
+	if (pwrite(*lock_file, text, (size_t)size, 0) != size || ftruncate(*lock_file, size) != 0) {
+		log_warn(LOG_STORE, "%s does not say who holds it: %s", path, strerror(errno));
+		if (ftruncate(*lock_file, 0) != 0)
+			log_warn(LOG_STORE, "%s: %s", path, strerror(errno));
+	}
 	return 0;
 }
 

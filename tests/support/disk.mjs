@@ -1,18 +1,18 @@
 // A file system of a few MiB that a test can fill.
 import { spawnSync } from 'node:child_process';
-import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statSync, statfsSync, truncateSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { atEnd, check, equal, firstLine, launch } from './harness.mjs';
 
-// A small file system for a data folder: { path, outside, wrap?, fill(), free() }. A mount where that is allowed, else one in a namespace of its own,
+// A small file system for a data folder: { path, outside, wrap?, fill(), give(bytes), free(), remount?('ro' or 'rw') }. A mount where that is allowed, else one in a namespace of its own,
 // else the machine's own small one (containers have 64 MiB at /dev/shm).
-export async function smallDisk(folder) {
+export async function smallDisk(folder, { inodes } = {}) {
 	const path = join(folder, 'disk');
 	mkdirSync(path);
-	const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8m,mode=0755', 'none', path], { encoding: 'utf8' });
+	const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=8m,mode=0755${inodes === undefined ? '' : `,nr_inodes=${inodes}`}`, 'none', path], { encoding: 'utf8' });
 	if (mounted.status === 0) {
 		atEnd(() => spawnSync('umount', ['-l', path]));
-		return diskAt(path, path);
+		return { ...diskAt(path, path), remount: how => equal(spawnSync('mount', ['-o', `remount,${how}`, path], { encoding: 'utf8' }).stderr, '', `mounted ${how}`) };
 	}
 	const holder = launch('unshare', ['--user', '--map-root-user', '--mount', 'sh', '-c', '/bin/mount -t tmpfs -o size=8m none "$1" && echo ready && exec sleep 3600', 'sh', path]);
 	if (await firstLine(holder, 'unshare').catch(() => null) === 'ready') {
@@ -39,6 +39,7 @@ function diskAt(path, outside) {
 			closeSync(fd);
 			equal(statfsSync(outside).bavail, 0, 'free blocks');
 		},
+		give: bytes => truncateSync(filler, statSync(filler).size - bytes),
 		free: () => rmSync(filler),
 	};
 }
