@@ -91,7 +91,7 @@ uint64_t clock_now_us(void);
 int64_t clock_wall_ms(void);
 
 /* shutdown.c */
-void shutdown_watch_signals(struct daemon *daemon);
+int shutdown_watch_signals(struct daemon *daemon); /* 0, or libuv's error: nothing is watched then */
 /* Activities under way may finish until drain_ms have passed; 0: they are interrupted at once. Draining already: ends that. */
 void shutdown_begin(struct daemon *daemon, const char *why, int64_t drain_ms);
 /* The same on request; draining already: until this much later than now. False: it stops already. */

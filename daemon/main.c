@@ -220,7 +220,7 @@ int main(int count, char **arguments)
 	}
 	daemon->drain_ms = options.drain_ms;
 
-	if (start_launchers(daemon, &error) != 0) {
+	if (start_launchers(daemon, &error) != 0 || start_loop(daemon, &error) != 0) {
 		fprintf(stderr, "reprised: %s\n", error.message);
 		config_close(&daemon->config);
 		return 1;

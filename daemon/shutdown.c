@@ -160,16 +160,20 @@ static void on_signal(uv_signal_t *handle, int number)
 	shutdown_begin(daemon, number == SIGTERM ? "SIGTERM" : "SIGINT", daemon->drain_ms);
 }
 
-void shutdown_watch_signals(struct daemon *daemon)
+int shutdown_watch_signals(struct daemon *daemon)
 {
 	static const int numbers[] = {SIGTERM, SIGINT};
 
 	for (size_t i = 0; i < COUNT_OF(numbers); i++) {
-		CHECK(uv_signal_init(&daemon->loop, &daemon->signals[i]) == 0);
+		int code = uv_signal_init(&daemon->loop, &daemon->signals[i]);
+		if (code != 0 && i == 0) /* the loop's own pipe for signals is made with the first */
+			return code;
+		CHECK(code == 0);
 		daemon->signals[i].data = daemon;
 		CHECK(uv_signal_start(&daemon->signals[i], on_signal, numbers[i]) == 0);
 	}
 	CHECK(uv_timer_init(&daemon->loop, &daemon->stop_timer) == 0);
 	CHECK(uv_prepare_init(&daemon->loop, &daemon->stop_prepare) == 0);
 	daemon->stop_timer.data = daemon->stop_prepare.data = daemon;
+	return 0;
 }

@@ -63,6 +63,20 @@ static int make_spool(const struct daemon *daemon, char path[PATH_MAX], struct e
 	return 0;
 }
 
+/* Descriptors and memory may be short: that is said, and is none of our mistakes. */
+int start_loop(struct daemon *daemon, struct error *error)
+{
+	int code = uv_loop_init(&daemon->loop);
+
+	if (code != 0)
+		return error_set(error, ERR_IO, "start: %s (see ulimit -n)", uv_strerror(code));
+	code = shutdown_watch_signals(daemon);
+	if (code == 0)
+		return 0;
+	CHECK(uv_loop_close(&daemon->loop) == 0);
+	return error_set(error, ERR_IO, "watch for signals: %s (see ulimit -n)", uv_strerror(code));
+}
+
 int start_journal(struct daemon *daemon, struct error *error)
 {
 	const struct config *config = &daemon->config;
@@ -75,8 +89,6 @@ int start_journal(struct daemon *daemon, struct error *error)
 		.now_us = clock_now_us, .wall_ms = clock_wall_ms, .on_broken = on_broken, .arg = daemon,
 	};
 
-	CHECK(uv_loop_init(&daemon->loop) == 0);
-	shutdown_watch_signals(daemon);
 	definitions_init(&daemon->definitions);
 	feeds_init(&daemon->feeds, daemon);
 	token_spool_init(&daemon->tokens);

@@ -5,6 +5,7 @@
 
 /* reprise-launcher for each runtime with `launch`: first of all, so that it knows nothing that the daemon learns later. */
 int start_launchers(struct daemon *daemon, struct error *error);
+int start_loop(struct daemon *daemon, struct error *error);
 int start_journal(struct daemon *daemon, struct error *error);
 int start_simulators(struct daemon *daemon, struct error *error);
 int start_engine(struct daemon *daemon, struct error *error);

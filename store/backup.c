@@ -357,6 +357,7 @@ static void on_signed(struct store_sign *sign)
 	struct store_backup *request = sign->owner;
 	struct store *store = request->owner_store;
 	const uv_thread_options_t options = {.flags = UV_THREAD_HAS_STACK_SIZE, .stack_size = STORE_THREAD_STACK};
+	int code;
 
 	buffer_close(&sign->note);
 	if (store->closing || atomic_load(&store->backup.cancel)) {
@@ -364,9 +365,14 @@ static void on_signed(struct store_sign *sign)
 		backup_finish(store);
 		return;
 	}
-	store->backup.is_running = true;
 	atomic_store(&store->backup.is_copying, true);
-	CHECK(uv_thread_create_ex(&store->backup.thread, &options, run_backup, store) == 0);
+	code = uv_thread_create_ex(&store->backup.thread, &options, run_backup, store);
+	store->backup.is_running = code == 0;
+	if (code == 0)
+		return;
+	atomic_store(&store->backup.is_copying, false);
+	error_set(&request->error, ERR_BUSY, "no thread can be started for the backup: %s. Nothing of it is kept", uv_strerror(code));
+	backup_finish(store);
 }
 
 int store_backup(struct store *store, struct store_backup *backup)

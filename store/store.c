@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sodium.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -755,15 +756,38 @@ static struct store *new_store(const struct store_options *options)
 	return store;
 }
 
-static void start_thread(uv_thread_t *thread, uv_thread_cb run, struct store *store)
+static const struct {
+	size_t at; /* of its uv_thread_t in struct store */
+	uv_thread_cb run;
+} threads[] = {
+	{offsetof(struct store, writer_thread), commit_run}, {offsetof(struct store, reader_thread), reader_run_thread}, {offsetof(struct store, wal_thread), commit_run_wal},
+};
+
+static uv_thread_t *thread_at(struct store *store, size_t index)
+{
+	return (uv_thread_t *)(void *)((char *)store + threads[index].at);
+}
+
+/* They empty their queues first. */
+static void stop_threads(struct store *store, size_t count)
+{
+	uv_mutex_lock(&store->lock);
+	store->stop = true;
+	store->stop_reading = true;
+	uv_cond_broadcast(&store->work);
+	uv_cond_broadcast(&store->read_work);
+	uv_cond_broadcast(&store->wal_work);
+	uv_mutex_unlock(&store->lock);
+	for (size_t i = 0; i < count; i++)
+		uv_thread_join(thread_at(store, i));
+	store->threads_running = false;
+}
+
+/* Not enough of them is nothing to abort for: what was started ends again. */
+static int start_threads(struct store *store, uv_loop_t *loop, struct error *error)
 {
 	const uv_thread_options_t options = {.flags = UV_THREAD_HAS_STACK_SIZE, .stack_size = STORE_THREAD_STACK};
 
-	CHECK(uv_thread_create_ex(thread, &options, run, store) == 0);
-}
-
-static void start_threads(struct store *store, uv_loop_t *loop)
-{
 	store->loop = loop;
 	CHECK(uv_prepare_init(loop, &store->prepare) == 0);
 	CHECK(uv_idle_init(loop, &store->idle) == 0);
@@ -774,9 +798,14 @@ static void start_threads(struct store *store, uv_loop_t *loop)
 	uv_unref((uv_handle_t *)&store->prepare);
 	uv_unref((uv_handle_t *)&store->async);
 	store->threads_running = true;
-	start_thread(&store->writer_thread, commit_run, store);
-	start_thread(&store->reader_thread, reader_run_thread, store);
-	start_thread(&store->wal_thread, commit_run_wal, store);
+	for (size_t i = 0; i < COUNT_OF(threads); i++) {
+		int code = uv_thread_create_ex(thread_at(store, i), &options, threads[i].run, store);
+		if (code == 0)
+			continue;
+		stop_threads(store, i);
+		return error_set(error, ERR_BUSY, "open journal %s: a thread cannot be started: %s", store->data_dir, uv_strerror(code));
+	}
+	return 0;
 }
 
 static int open_wal_connection(struct store *store, struct error *error)
@@ -854,11 +883,39 @@ fail:
 	return error->code;
 }
 
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct store *store = handle->data;
+
+	if (--store->handles_open == 0)
+		free(store);
+}
+
+/* The struct itself goes with its last handle. */
+static void close_handles(struct store *store)
+{
+	uv_close((uv_handle_t *)&store->prepare, on_handle_closed);
+	uv_close((uv_handle_t *)&store->idle, on_handle_closed);
+	uv_close((uv_handle_t *)&store->async, on_handle_closed);
+}
+
+static void close_files(struct store *store)
+{
+	reader_close_connection(&store->reader);
+	connection_close(&store->wal_connection);
+	commit_close(store); /* The last one: SQLite copies the rest of the WAL back. */
+	signer_close(&store->signer);
+	free_parts(store);
+}
+
 int store_open(struct store **opened, uv_loop_t *loop, const struct store_options *options, struct error *error)
 {
 	ERROR_BEGIN(error);
-	if (open_parts(opened, options, error) == 0)
-		start_threads(*opened, loop);
+	if (open_parts(opened, options, error) == 0 && start_threads(*opened, loop, error) != 0) {
+		close_files(*opened);
+		close_handles(*opened);
+		*opened = NULL;
+	}
 	return error->code;
 }
 
@@ -873,14 +930,6 @@ int store_check_keys(const struct store_options *options, bool may_be_missing, s
 	return error->code;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
-{
-	struct store *store = handle->data;
-
-	if (--store->handles_open == 0)
-		free(store);
-}
-
 void store_close(struct store *store)
 {
 	struct error error = {0};
@@ -890,23 +939,12 @@ void store_close(struct store *store)
 	FAIL_POINT(CLOSE_BEGUN);
 	backup_stop(store);
 	hand_over(store);
-	uv_mutex_lock(&store->lock);
-	store->stop = true;
-	store->stop_reading = true; /* Both threads empty their queues first. */
-	uv_cond_broadcast(&store->work);
-	uv_cond_broadcast(&store->read_work);
-	uv_cond_broadcast(&store->wal_work);
-	uv_mutex_unlock(&store->lock);
+	stop_threads(store, store->by_hand ? 0 : COUNT_OF(threads));
 	if (store->by_hand) {
 		commit_finish_by_hand(store);
 		while (reader_turn(store))
 			continue;
-	} else {
-		uv_thread_join(&store->writer_thread);
-		uv_thread_join(&store->reader_thread);
-		uv_thread_join(&store->wal_thread);
 	}
-	store->threads_running = false;
 	FAIL_POINT(CLOSE_JOINED);
 	if (!atomic_load(&store->is_broken) && commit_sign_checkpoint(store, true, &error) != 0)
 		log_error(LOG_STORE, "%s", error.message);
@@ -914,19 +952,13 @@ void store_close(struct store *store)
 	while (store->depth + store->signs + store->reads + store->purges > 0 || store->backup.request != NULL)
 		drain(store, UINT64_MAX);
 	tell_broken(store);
-	reader_close_connection(&store->reader);
-	connection_close(&store->wal_connection);
-	commit_close(store); /* The last one: SQLite copies the rest of the WAL back. */
-	signer_close(&store->signer);
-	free_parts(store);
+	close_files(store);
 	if (store->by_hand) {
 		free(store);
 		return;
 	}
 	stop_polling(store);
-	uv_close((uv_handle_t *)&store->prepare, on_handle_closed);
-	uv_close((uv_handle_t *)&store->idle, on_handle_closed);
-	uv_close((uv_handle_t *)&store->async, on_handle_closed); /* The struct itself goes with its last handle. */
+	close_handles(store);
 }
 
 /* --- by hand ------------------------------------------------------------------------------------------------------------ */
@@ -968,10 +1000,6 @@ void store_read_now(struct store *store, struct store_read *read)
 
 void store_abandon(struct store *store)
 {
-	reader_close_connection(&store->reader);
-	connection_close(&store->wal_connection);
-	commit_close(store);
-	signer_close(&store->signer);
-	free_parts(store);
+	close_files(store);
 	free(store);
 }

@@ -76,6 +76,27 @@ await test('a second daemon on the same data ends at once with a clear message, 
 	await daemon.stop();
 });
 
+// ---- Few descriptors ----
+
+await test('with any number of descriptors it becomes ready or says what it lacks, and never aborts', async () => {
+	const seen = { ready: 0, refused: 0 };
+	for (const most of [8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 32, 64]) {
+		const daemon = new Daemon('descriptors', { runtimes }, { wrap: ['sh', '-c', 'ulimit -n "$0" && exec "$@"', String(most)] });
+		const child = daemon.launch(), line = firstLine(child, 'reprised').catch(() => null);
+		if (await line !== null) {
+			seen.ready++;
+			child.kill('SIGKILL');
+			await child.gone;
+			continue;
+		}
+		seen.refused++;
+		equal(await exitOf(child), { code: 1, signal: null }, `its end with ${most} (${child.errors})`);
+		match(child.errors, /^reprised: ./m, `its reason with ${most}`);
+	}
+	check(seen.ready > 0 && seen.refused > 2, `${JSON.stringify(seen)}`);
+	console.log(`# ${seen.refused} refused, ${seen.ready} ready`);
+});
+
 // ---- Stopping under load ----
 
 await test('SIGTERM under load ends with 0, and nothing acknowledged is lost', async () => {
