@@ -157,8 +157,10 @@ struct owner {
 
 struct search {
 	const struct listener *listener;
+	const struct instance_limits *limits;
 	struct owner owners[INSTANCE_SOCKETS_MAX];
-	size_t files;
+	size_t processes, files;
+	bool is_cut; /* there are more */
 };
 
 static void note_owner(struct search *search, uint64_t socket, pid_t pid)
@@ -189,7 +191,11 @@ static void look_at_process(struct search *search, const char *pid)
 
 	snprintf(path, sizeof(path), "/proc/%.32s/fd", pid);
 	files = opendir(path); /* somebody else's: not for us to see */
-	while (files != NULL && (entry = readdir(files)) != NULL && search->files < INSTANCE_FILES_MAX) {
+	while (files != NULL && (entry = readdir(files)) != NULL) {
+		if (search->files == search->limits->files) {
+			search->is_cut = true;
+			break;
+		}
 		search->files++;
 		len = readlinkat(dirfd(files), entry->d_name, target, sizeof(target) - 1);
 		if (len <= 0)
@@ -202,18 +208,25 @@ static void look_at_process(struct search *search, const char *pid)
 		closedir(files);
 }
 
-static void find_owner(struct listener *listener)
+/* Past a limit nobody is named: who started first may be among those that were not looked at. */
+static void find_owner(struct listener *listener, const struct instance_limits *limits)
 {
-	struct search search = {.listener = listener};
+	struct search search = {.listener = listener, .limits = limits};
 	const struct owner *found = NULL;
 	DIR *processes = opendir("/proc");
 	struct dirent *entry;
 
-	while (processes != NULL && (entry = readdir(processes)) != NULL && search.files < INSTANCE_FILES_MAX)
-		if (isdigit((unsigned char)entry->d_name[0]))
+	while (processes != NULL && (entry = readdir(processes)) != NULL && !search.is_cut) {
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		search.is_cut = search.processes++ == limits->processes;
+		if (!search.is_cut)
 			look_at_process(&search, entry->d_name);
+	}
 	if (processes != NULL)
 		closedir(processes);
+	if (search.is_cut)
+		return;
 	for (size_t i = 0; i < listener->socket_count; i++) {
 		const struct owner *owner = &search.owners[i];
 
@@ -231,7 +244,7 @@ static void find_owner(struct listener *listener)
 	memcpy(listener->ticks, found->text, sizeof(listener->ticks));
 }
 
-void instance_measure(const char *host, unsigned port, struct listener *listener)
+void instance_measure_within(const char *host, unsigned port, const struct instance_limits *limits, struct listener *listener)
 {
 	struct listener now = {0};
 	char ticks[PROCESS_TICKS_LEN_MAX + 1];
@@ -244,9 +257,16 @@ void instance_measure(const char *host, unsigned port, struct listener *listener
 		   strcmp(ticks, listener->ticks) == 0) {
 		return; /* as before */
 	} else {
-		find_owner(&now);
+		find_owner(&now, limits);
 	}
 	*listener = now;
+}
+
+void instance_measure(const char *host, unsigned port, struct listener *listener)
+{
+	static const struct instance_limits limits = {INSTANCE_PROCESSES_MAX, INSTANCE_FILES_MAX};
+
+	instance_measure_within(host, port, &limits, listener);
 }
 
 /* ---- Words ---- */

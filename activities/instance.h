@@ -14,7 +14,8 @@ enum {
 	INSTANCE_NAME_LEN_MAX = 100, /* bytes of the runtime's own name in it; a longer one is cut */
 	INSTANCE_SOCKETS_MAX = 8, /* that listen at one port */
 	INSTANCE_TABLE_MAX = 1 << 20, /* bytes of the kernel's table of sockets: those that listen stand first */
-	INSTANCE_FILES_MAX = 200 * 1000, /* open files of all processes that are looked at */
+	INSTANCE_PROCESSES_MAX = 50 * 1000, /* that are looked at for who owns a socket */
+	INSTANCE_FILES_MAX = 200 * 1000, /* … and open files of all of them */
 	PROCESS_TICKS_LEN_MAX = 31,
 };
 
@@ -25,6 +26,10 @@ struct listener {
 	pid_t pid; /* 0: not known */
 	char ticks[PROCESS_TICKS_LEN_MAX + 1]; /* of its start, since boot */
 	const char *why_not; /* a constant; NULL: something is known */
+};
+
+struct instance_limits {
+	size_t processes, files;
 };
 
 struct runtime_instance {
@@ -42,6 +47,7 @@ int64_t process_started_ms(const char *ticks, int64_t now_ms);
 /* Who listens at the port? host: a name or address of this machine. *listener holds what an earlier look found, or zeros, and what this one did.
  * Looks through all processes when it is another: for the uv pool. */
 void instance_measure(const char *host, unsigned port, struct listener *listener);
+void instance_measure_within(const char *host, unsigned port, const struct instance_limits *limits, struct listener *listener);
 
 void instance_from_listener(struct runtime_instance *instance, const struct listener *listener, int64_t now_ms);
 void instance_from_process(struct runtime_instance *instance, pid_t pid, const char *ticks, int64_t started_ms);

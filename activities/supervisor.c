@@ -914,6 +914,15 @@ static void has_process(struct supervisor *supervisor, pid_t pid, const char *ti
 	begin_watching(supervisor);
 }
 
+static void refuse_predecessor(struct supervisor *supervisor)
+{
+	char line[REFUSAL_LINE_MAX + 1];
+
+	snprintf(line, sizeof(line), "process %d, which an earlier daemon left, is still there %d s after SIGKILL", (int)supervisor->predecessor, SUPERVISOR_KILLED_MS / 1000);
+	supervisor->predecessor = 0;
+	refuse_start(supervisor, REFUSAL_NOT_STARTED, line, "ps -o stat,wchan -p its number tells what it waits for; when it is gone: reprise runtime start");
+}
+
 /* What an earlier daemon left behind goes first. */
 static void await_predecessor(struct supervisor *supervisor)
 {
@@ -922,9 +931,16 @@ static void await_predecessor(struct supervisor *supervisor)
 		return;
 	}
 	if (supervisor->predecessor != 0 && is_alive(supervisor->predecessor, supervisor->predecessor_ticks)) {
-		if (now_us(supervisor->activities) > supervisor->predecessor_until_us && !supervisor->predecessor_killed) {
+		bool is_over = now_us(supervisor->activities) > supervisor->predecessor_until_us;
+
+		if (is_over && supervisor->predecessor_killed) {
+			refuse_predecessor(supervisor);
+			return;
+		}
+		if (is_over) {
 			kill(-supervisor->predecessor, SIGKILL);
 			supervisor->predecessor_killed = true;
+			supervisor->predecessor_until_us = now_us(supervisor->activities) + (uint64_t)SUPERVISOR_KILLED_MS * US_PER_MS;
 		}
 		deadline_start(supervisor->step, SUPERVISOR_ALIVE_MS);
 		return;

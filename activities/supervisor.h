@@ -17,6 +17,7 @@ enum {
 	SUPERVISOR_ASK_MS = 5 * 1000, /* how long one look may take */
 	SUPERVISOR_ALIVE_MS = 250, /* between two looks whether a process that is nobody's child is there */
 	SUPERVISOR_PREDECESSOR_MS = 5 * 1000, /* beside its grace: what an earlier daemon left has to be gone by then */
+	SUPERVISOR_KILLED_MS = 10 * 1000, /* after SIGKILL: what is there then hangs in the kernel, and the start is refused */
 	SUPERVISOR_TAIL_LINES = 50, /* of the log, kept with a refusal or a crash; and shown */
 	SUPERVISOR_FILE_MAX = 20 << 10, /* bytes of the note about a process that goes on */
 	SUPERVISOR_ENGINE_LEN_MAX = 255, /* of a container's engine, and of its name, in that note; of longer ones it says nothing */

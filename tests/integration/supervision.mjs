@@ -1,9 +1,9 @@
 // Runtimes that the daemon launches: started, known to be ready, refused with the cause, started anew, stopped whatever they do, watched.
 import { spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { dirname, isAbsolute, join, relative } from 'node:path';
-import { check, Daemon, definition, equal, extractionOf, finish, folder, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
+import { check, Daemon, definition, equal, extractionOf, finish, folder, launch, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
 
 process.env.PATH = `${dirname(process.execPath)}:${process.env.PATH}`; // the scripts' interpreter is the one that runs the tests
 const script = join(root, 'tests/support/runtime.mjs');
@@ -336,6 +336,22 @@ await test('a start that is refused forgets no runtime that goes on from an earl
 	equal([adopted.pid, adopted.adopted], [pid, true], 'it is known');
 	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
 	check(!alive(pid), 'stopped');
+	await daemon.stop();
+});
+
+await test('what an earlier daemon left and nothing ends is waited for so long, and then the start is refused with its number', async () => {
+	const r = await Launched.make({}, { stop: { grace: '100ms' } });
+	// One of our own process group: no signal to a group of its own reaches it, as none would reach one that hangs in the kernel.
+	const left = launch('sleep', ['600']), start = readFileSync(`/proc/${left.pid}/stat`, 'utf8').replace(/^.*\) /s, '').split(' ')[19];
+	const daemon = new Daemon('left', { runtimes: { r: r.configuration } }), notes = join(daemon.data, 'spool/runtimes');
+	mkdirSync(notes, { recursive: true, mode: 0o700 });
+	writeFileSync(join(notes, 'r.json'), JSON.stringify({ pid: left.pid, start, boot: readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(), identity: '' }));
+	await daemon.start();
+	match((await becomes(daemon, 'refused')).detail, new RegExp(`process ${left.pid}, which an earlier daemon left, is still there 10 s after SIGKILL`), 'detail');
+	check(alive(left.pid) && r.starts.length === 0, 'nothing was started beside it');
+	left.kill('SIGKILL');
+	await left.gone;
+	equal(daemon.cli('runtime', 'start', 'r', '--wait').code, 0, 'a start when it is gone');
 	await daemon.stop();
 });
 

@@ -174,6 +174,32 @@ START_TEST(several_processes)
 }
 END_TEST
 
+/* Past a limit of what is looked at nobody is named, since somebody else may have been first: the socket has to do. */
+START_TEST(limits_of_the_search)
+{
+	static const struct {
+		struct instance_limits limits;
+		bool is_found;
+	} cases[] = {{{1, INSTANCE_FILES_MAX}, false}, {{INSTANCE_PROCESSES_MAX, 2}, false}, {{INSTANCE_PROCESSES_MAX, INSTANCE_FILES_MAX}, true}};
+	unsigned port = 0;
+	int fd = listen_at("127.0.0.1", &port), more = dup(fd); /* so a process with more than two files is there */
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct listener listener = {0};
+		struct runtime_instance instance;
+
+		instance_measure_within("127.0.0.1", port, &cases[i].limits, &listener);
+		ck_assert_int_eq(listener.pid, cases[i].is_found ? getpid() : 0);
+		ck_assert_ptr_null(listener.why_not);
+		instance_from_listener(&instance, &listener, now_ms());
+		ck_assert_str_eq(instance.basis, "measured");
+		ck_assert_int_eq(strncmp(instance.id, "socket-", 7) == 0, !cases[i].is_found);
+	}
+	close(more);
+	close(fd);
+}
+END_TEST
+
 /* Sockets without a visible owner, a name of the runtime's own (cut at whole characters), a model that was loaded after the process had started: each
  * makes another id. What nobody looked at says so. */
 START_TEST(ids)
@@ -224,4 +250,4 @@ START_TEST(ids)
 }
 END_TEST
 
-SUITE_MAIN("activities-instance", starts_of_processes, who_listens, several_processes, ids)
+SUITE_MAIN("activities-instance", starts_of_processes, who_listens, several_processes, limits_of_the_search, ids)
