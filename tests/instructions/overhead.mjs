@@ -16,7 +16,7 @@ function count(runs) {
 	writeFileSync(wrapper, `#!/bin/sh\nexec valgrind -q --tool=callgrind --separate-threads=yes --callgrind-out-file='${place}/out' '${programs.daemon}' "$@"\n`);
 	chmodSync(wrapper, 0o755);
 	const bench = spawnSync(programs.cli, ['bench', 'overhead', '--runs', String(runs), '--reprised', wrapper, '--sim', programs.sim, '-o', 'json'],
-		{ encoding: 'utf8', timeout: 300_000 });
+		{ encoding: 'utf8', timeout: 900_000 });
 	check(bench.status === 0, () => `bench overhead: exit ${bench.status}: ${bench.stderr.slice(-500)}`);
 	const counts = {};
 	for (const name of readdirSync(place).filter(name => /^out-\d+$/.test(name))) {
