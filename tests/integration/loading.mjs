@@ -11,7 +11,11 @@ const known = (daemon, name = 'r') => until('it was asked', async () => { const 
 const becomes = (daemon, state, name = 'r') => until(`it is ${state}`, async () => { const { load } = await daemon.get(`/v1/runtimes/${name}`); return load?.state === state && load; });
 const models = async sim => (await ask({ host: '127.0.0.1', port: sim.port }, 'GET', '/api/v1/models')).json.models;
 const loaded = async sim => (await models(sim))[0].loaded_instances;
-const noted = async daemon => (await daemon.journal()).map(text => JSON.parse(text)).filter(entry => entry.kind.startsWith('runtime.'));
+// Entries about runtimes, as soon as the last one is of this kind: a state is seen before its entry is in the journal.
+const noted = (daemon, last) => until(`an entry ${last}`, async () => {
+	const list = (await daemon.journal()).map(text => JSON.parse(text)).filter(entry => entry.kind.startsWith('runtime.'));
+	return list.at(-1)?.kind === last && list;
+});
 let runs = 0;
 const submit = async (daemon, document = DOCUMENT, more = {}) => { const id = `run-${++runs}`; await daemon.post('/v1/runs', { id, definition: extractionOf('r', more), input: { document } }, 201); return id; };
 const outcome = async (daemon, id) => { const run = await daemon.ended(id); equal(run.status, 'completed', JSON.stringify(run.error)); return (run.output.facts?.sections ?? run.output.sections)[0].outcome; };
@@ -32,7 +36,7 @@ await test('reload: the model is another instance under the same settings, in th
 	check(after.instance.id !== instance.id, `another instance: ${after.instance.id}`);
 	const later = await describe();
 	check(JSON.stringify(fact.reproducibility) !== JSON.stringify(later.reproducibility), `facts say so: ${JSON.stringify(later.reproducibility)}`);
-	const [stopped, ready] = await noted(daemon);
+	const [stopped, ready] = await noted(daemon, 'runtime.ready');
 	equal([stopped.kind, stopped.data.why, stopped.data.instance, ready.kind, ready.data.instance, `sha256:${ready.data.configuration.sha256}`],
 		['runtime.stopped', 'reload', instance.id, 'runtime.ready', after.instance.id, configuration], JSON.stringify([stopped.data, ready.data]));
 	match(daemon.content(stopped.data.detail ?? Object.values(stopped.values ?? {})[0]), /to see what changes/, 'the reason');
@@ -110,7 +114,7 @@ await test('a model that cannot be loaded is refused with its reason, attempts h
 	check(order.code !== 0, 'exit');
 	match(order.stderr, /runtime r is refused: runtime r does not load its model: Model loading was stopped due to insufficient system resources\.; free memory/, 'command line');
 	equal(await outcome(daemon, await submit(daemon)), 'out-of-memory', 'attempts');
-	const entries = await noted(daemon);
+	const entries = await noted(daemon, 'runtime.refused');
 	equal([entries.at(-1).kind, entries.at(-1).data.class], ['runtime.refused', 'out-of-memory'], JSON.stringify(entries.at(-1)));
 	await sim.script({});
 	equal(daemon.cli('runtime', 'start', 'r', '--wait').code, 0, 'start');
@@ -157,7 +161,7 @@ await test('a gate loads it anew in its turn: before, cold and warm are told apa
 	equal([report.class, report.phases.before], ['byte-stable', { answered: 3, asked: 3, distinct: 1 }], 'report');
 	const after = (await daemon.get('/v1/runtimes/r')).instance;
 	check(after.id !== instance.id && report.conditions.instance === after.id, `measured of the new one: ${JSON.stringify(report.conditions)}`);
-	equal((await noted(daemon)).map(entry => entry.kind), ['runtime.stopped', 'runtime.ready'], 'entries');
+	equal((await noted(daemon, 'runtime.ready')).map(entry => entry.kind), ['runtime.stopped', 'runtime.ready'], 'entries');
 	await daemon.stop();
 	await sim.stop();
 });

@@ -39,8 +39,9 @@ async function daemonOf(name, runtimes, options) {
 }
 const asking = (runtime = 'r') => definition('ask', [{ ask: { call: 'inference', with: { runtime, prompt: 'hello' } } }]);
 const submit = (daemon, id, runtime) => daemon.post('/v1/runs', { id, definition: asking(runtime) }, 201);
-// Entries about runtimes, with what kind each is.
-const noted = async daemon => (await daemon.journal()).map(text => JSON.parse(text)).filter(entry => entry.kind.startsWith('runtime.'));
+// Entries about runtimes; with a kind as soon as the last one is of it: a state is seen before its entry is in the journal.
+const notedNow = async daemon => (await daemon.journal()).map(text => JSON.parse(text)).filter(entry => entry.kind.startsWith('runtime.'));
+const noted = (daemon, last) => last ? until(`an entry ${last}`, async () => { const list = await notedNow(daemon); return list.at(-1)?.kind === last && list; }) : notedNow(daemon);
 
 await test('a runtime is started, known to be ready, asked, and stopped with the daemon; each is an entry', async () => {
 	const r = await Launched.make({ readyAfterMs: 600 }, { env: { COLOUR: 'blue', MY_TOKEN: 'x' }, workingFolder: '/tmp' });
@@ -96,7 +97,7 @@ for (const [refusal, line, failure] of [
 		equal(r.starts.length, 1, 'what cannot pass is not tried again');
 		await submit(daemon, 'later');
 		equal((await daemon.ended('later')).status, 'faulted', 'a later run');
-		const entry = (await noted(daemon)).at(-1);
+		const entry = (await noted(daemon, 'runtime.refused')).at(-1);
 		equal([entry.kind, entry.data.class, entry.data.status], ['runtime.refused', refusal, 1], 'entry');
 		match(daemon.cli('runtime', 'show', 'r').stdout, new RegExp(`refused for\\s+${refusal}`), 'runtime show');
 		equal(daemon.cli('runtime', 'start', 'r', '--wait').code, 1, 'a start that is refused');
@@ -174,7 +175,7 @@ await test('stop is graceful first, and final whatever the runtime does: SIGTERM
 	equal([answer.code, answer.stdout.trim()], [0, 'stopped'], `stop (${answer.stderr})`);
 	check(performance.now() - began >= 900, 'it had its grace');
 	check(!alive(pid) && !alive(child), 'neither it nor its child is there');
-	const stopped = (await noted(daemon)).at(-1);
+	const stopped = (await noted(daemon, 'runtime.stopped')).at(-1);
 	equal([stopped.kind, stopped.data.why, stopped.data.signal, stopped.data.left], ['runtime.stopped', 'asked', 9, 0], 'entry');
 	await until('the attempt waits', async () => (await daemon.get('/v1/runtimes')).runtimes[0].waiting === 1);
 	await pause(300);
@@ -206,7 +207,7 @@ exit 3
 	check(performance.now() - began < 15_000, 'the engine ended it before the grace was over');
 	equal(readFileSync(join(r.folder, 'asked'), 'utf8'), 'stop -t 20 box\n', 'what the engine was asked');
 	check(!alive(pid) && !alive(inside), 'nothing is left');
-	equal((await noted(daemon)).at(-1).data.status, 3, 'status of the engine');
+	equal((await noted(daemon, 'runtime.stopped')).at(-1).data.status, 3, 'status of the engine');
 	await daemon.stop();
 });
 
@@ -388,7 +389,7 @@ await test('a start that is asked for while one that was never ready is being en
 	await daemon.post('/v1/runtimes/r/start', {}, 200);
 	await becomes(daemon, 'ready');
 	equal(r.starts.length, 2, 'starts');
-	equal((await noted(daemon)).map(entry => entry.kind), ['runtime.started', 'runtime.refused', 'runtime.started', 'runtime.ready'], 'entries');
+	equal((await noted(daemon, 'runtime.ready')).map(entry => entry.kind), ['runtime.started', 'runtime.refused', 'runtime.started', 'runtime.ready'], 'entries');
 	await daemon.stop();
 });
 
