@@ -262,6 +262,7 @@ int run_table_add_entries(struct connection *connection, uint64_t run, uint64_t 
 			return error->code;
 	}
 	CHECK(false);
+	return ERR_INTERNAL;
 }
 
 /* --- for readers -------------------------------------------------------------------------------------------------- */
