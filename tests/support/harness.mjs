@@ -240,8 +240,8 @@ export async function startSimulator(...options) {
 		state: () => must('GET', '/__sim/state'),
 		script,
 		// By this script, but no answer begins before it is released: what a test needs to be under way is, on any machine. A release is for those that wait now;
-		// what is asked afterwards is answered by the script that comes with it.
-		hold: (held = {}) => script({ ...held, cadence: { ...held.cadence, firstByteMs: HELD_MS } }),
+		// what is asked afterwards is answered by the script that comes with it. Counters begin anew first, so that all that are held are counted.
+		hold: async (held = {}) => { await must('POST', '/__sim/reset', {}); await must('POST', '/__sim/script', { ...held, cadence: { ...held.cadence, firstByteMs: HELD_MS } }); },
 		release: async (next = {}) => { await must('POST', '/__sim/script', next); await must('POST', '/__sim/release', {}); },
 		reset: () => must('POST', '/__sim/reset', {}),
 		stop: async () => { child.kill('SIGTERM'); equal(await exitOf(child), { code: 0, signal: null }, `end of reprise-sim (${child.errors})`); },
