@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "workflow/base/budget.h"
 #include "workflow/base/failure.h"
 #include "workflow/base/list.h"
 #include "workflow/base/priority.h"
@@ -28,8 +29,6 @@ enum {
 	RATE_PER_MIN_MS = 1000,
 	RATE_PER_MAX_MS = 24 * 60 * 60 * 1000,
 };
-#define BUDGET_TOKENS_MAX ((int64_t)1000 * 1000 * 1000 * 1000) /* in a day */
-#define BUDGET_SECONDS_MAX ((int64_t)1000 * 1000 * 1000) /* of all slots together */
 #define SLOT_NEVER UINT64_MAX
 
 /* Why a request waits. Columns: name, text. */

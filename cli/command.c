@@ -420,8 +420,8 @@ int command_read_budget(struct command *command, struct json *body)
 		if (*at == '\0')
 			break;
 	}
-	if (budget_read(budget, &limit, &error) != 0)
-		return command_fail(command, STATUS_USAGE, usage, "--%s", error.message);
+	if (budget_read(budget, "--budget", &limit, &error) != 0)
+		return command_fail(command, STATUS_USAGE, usage, "%s", error.message);
 	json_set(&command->arena, body, "budget", budget);
 	return STATUS_OK;
 }

@@ -686,7 +686,7 @@ bool api_read_budget(struct daemon *daemon, struct request *request, const struc
 
 	*budget = BUDGET_UNLIMITED;
 	*asked = json_is(json_get(body, "budget"), JSON_NULL) ? NULL : json_get(body, "budget");
-	if ((*asked && budget_read(*asked, budget, &error) != 0) || budget_bound(budget, &daemon->config.limits.run, &error) != 0) {
+	if ((*asked && budget_read(*asked, "budget", budget, &error) != 0) || budget_bound(budget, &daemon->config.limits.run, &error) != 0) {
 		api_invalid(request, "%s", error.message);
 		return false;
 	}

@@ -314,19 +314,26 @@ static void read_budget_seconds(struct reading *r, const struct json *value, voi
 	read_budget_amount(r, value, target, BUDGET_SECONDS_MAX);
 }
 
-static void read_budget(struct reading *r, const struct json *value, void *target)
+/* Of a runtime's day, or of a run. What is not said stays as it is. */
+static void read_amounts(struct reading *r, const struct json *value, const char *name, const char *example, int64_t *tokens, int64_t *seconds)
 {
-	struct runtime_config *runtime = target;
 	const struct key keys[] = {
-		{"tokens", read_budget_tokens, &runtime->budget_tokens, NULL},
-		{"seconds", read_budget_seconds, &runtime->budget_seconds, NULL},
+		{"tokens", read_budget_tokens, tokens, NULL},
+		{"seconds", read_budget_seconds, seconds, NULL},
 	};
 
 	if (!expect(r, value, JSON_OBJECT, "a mapping with tokens and seconds"))
 		return;
 	take_keys(r, value, keys, COUNT_OF(keys));
-	if (!json_get(value, "tokens") && !json_get(value, "seconds"))
-		complain(r, false, "budget: {tokens: 1000000, seconds: 3600}", "budget limits nothing: it has neither tokens nor seconds");
+	if (json_count(value) == 0)
+		complain(r, false, example, "%s limits nothing: it has neither tokens nor seconds", name);
+}
+
+static void read_budget(struct reading *r, const struct json *value, void *target)
+{
+	struct runtime_config *runtime = target;
+
+	read_amounts(r, value, "budget", "budget: {tokens: 1000000, seconds: 3600}", &runtime->budget_tokens, &runtime->budget_seconds);
 }
 
 static void read_context_length(struct reading *r, const struct json *value, void *target)
@@ -1371,10 +1378,11 @@ static void read_http(struct reading *r, const struct json *value, void *target)
 
 static void read_run_budget(struct reading *r, const struct json *value, void *target)
 {
-	struct error error = {0};
+	struct budget_amount *limit = target;
+	int64_t seconds = BUDGET_NONE;
 
-	if (budget_read(value, target, &error) != 0)
-		complain(r, false, "run: {tokens: 200000, seconds: 3600}", "%s", error.message);
+	read_amounts(r, value, "run", "run: {tokens: 200000, seconds: 3600}", &limit->tokens, &seconds);
+	limit->us = seconds == BUDGET_NONE ? BUDGET_NONE : seconds * BUDGET_US;
 }
 
 static void read_limits(struct reading *r, const struct json *value, void *target)

@@ -12,7 +12,7 @@
 
 /* --- amounts ------------------------------------------------------------------------------------------------------ */
 
-static bool read_member(const struct json *json, const char *name, int64_t max, int64_t *value, struct error *error)
+static bool read_member(const struct json *json, const char *of, const char *name, int64_t max, int64_t *value, struct error *error)
 {
 	const struct json *member = json_get(json, name);
 
@@ -20,27 +20,27 @@ static bool read_member(const struct json *json, const char *name, int64_t max, 
 	if (!member)
 		return true;
 	if (!json_is_integer(member) || member->number < 1 || member->number > (double)max) {
-		error_set(error, ERR_INVALID, "budget.%s: expected a whole number from 1 to %" PRId64, name, max);
+		error_set(error, ERR_INVALID, "%s.%s: expected a whole number from 1 to %" PRId64, of, name, max);
 		return false;
 	}
 	*value = (int64_t)member->number;
 	return true;
 }
 
-int budget_read(const struct json *json, struct budget_amount *limit, struct error *error)
+int budget_read(const struct json *json, const char *name, struct budget_amount *limit, struct error *error)
 {
 	int64_t seconds;
 
 	*limit = BUDGET_UNLIMITED;
 	if (!json_is(json, JSON_OBJECT))
-		return error_set(error, ERR_INVALID, "budget: expected {tokens, seconds}, at least one of them, found %s", json ? json_type_name(json->type) : "nothing");
+		return error_set(error, ERR_INVALID, "%s: expected {tokens, seconds}, at least one of them, found %s", name, json ? json_type_name(json->type) : "nothing");
 	for (size_t i = 0; i < json->object.count; i++)
 		if (strcmp(json->object.members[i].name, "tokens") != 0 && strcmp(json->object.members[i].name, "seconds") != 0)
-			return error_set(error, ERR_INVALID, "budget: unknown member '%s'; a budget has tokens and seconds", json->object.members[i].name);
-	if (!read_member(json, "tokens", RUN_TOKENS_MAX, &limit->tokens, error) || !read_member(json, "seconds", RUN_SECONDS_MAX, &seconds, error))
+			return error_set(error, ERR_INVALID, "%s: unknown member '%s'; it has tokens and seconds", name, json->object.members[i].name);
+	if (!read_member(json, name, "tokens", BUDGET_TOKENS_MAX, &limit->tokens, error) || !read_member(json, name, "seconds", BUDGET_SECONDS_MAX, &seconds, error))
 		return error->code;
 	if (json_count(json) == 0)
-		return error_set(error, ERR_INVALID, "budget: it has neither tokens nor seconds");
+		return error_set(error, ERR_INVALID, "%s: it has neither tokens nor seconds", name);
 	limit->us = seconds == BUDGET_NONE ? BUDGET_NONE : seconds * BUDGET_US;
 	return 0;
 }
@@ -49,9 +49,9 @@ void budget_take(const struct json *json, struct budget_amount *limit)
 {
 	double tokens = json_get_number(json, "tokens", -1), seconds = json_get_number(json, "seconds", -1);
 
-	if (tokens >= 0 && tokens <= (double)RUN_TOKENS_MAX)
+	if (tokens >= 0 && tokens <= (double)BUDGET_TOKENS_MAX)
 		limit->tokens = (int64_t)tokens;
-	if (seconds >= 0 && seconds <= RUN_SECONDS_MAX)
+	if (seconds >= 0 && seconds <= (double)BUDGET_SECONDS_MAX)
 		limit->us = llround(seconds * BUDGET_US);
 }
 
@@ -166,6 +166,33 @@ static void hold(struct budget_claim *claim, int64_t tokens)
 	claim->held = tokens;
 }
 
+/* Some claim waits in this ledger now, or none does any more: those above know it. */
+static void note_waiting(struct budget *budget)
+{
+	for (struct budget *up; (up = above(budget)) != NULL; budget = up) {
+		bool waits = !list_empty(&budget->waiting) || !list_empty(&budget->below);
+		if (waits == !list_empty(&budget->beside))
+			return;
+		if (waits)
+			list_add_last(&up->below, &budget->beside);
+		else
+			list_remove(&budget->beside);
+	}
+}
+
+static void begin_waiting(struct budget_claim *claim, int64_t tokens)
+{
+	claim->wanted = tokens;
+	list_add_last(&claim->budget->waiting, &claim->link);
+	note_waiting(claim->budget);
+}
+
+static void end_waiting(struct budget_claim *claim)
+{
+	list_remove(&claim->link);
+	note_waiting(claim->budget);
+}
+
 /* The first one that waits in this ledger or those below, and need not any more. */
 static struct budget_claim *find_next(struct budget *budget, enum budget_answer *answer)
 {
@@ -193,7 +220,7 @@ static void wake(struct budget *budget)
 		budget = above(budget);
 	budget->holders++; /* what is called may let it go */
 	while ((claim = find_next(budget, &answer)) != NULL) {
-		list_remove(&claim->link);
+		end_waiting(claim);
 		if (answer == BUDGET_GRANTED)
 			hold(claim, claim->wanted);
 		claim->on_turn(claim, answer == BUDGET_GRANTED);
@@ -222,7 +249,6 @@ void budget_release(struct budget *budget)
 	CHECK(list_empty(&budget->waiting) && list_empty(&budget->below)); /* claims hold it */
 	if (budget->up)
 		budget->up->below = NULL;
-	list_remove(&budget->beside);
 	free(budget);
 }
 
@@ -243,22 +269,27 @@ void budget_link(struct budget *budget, struct budget_claim *up)
 {
 	if (budget->up || !up->budget || up->below)
 		return;
-	list_add_last(&up->budget->below, &budget->beside);
 	/* It may have been linked before, and been out of memory meanwhile. */
 	change(up->budget, budget->held - up->held, tokens_used(budget) - up->used.tokens, us_used(budget) - up->used.us);
 	up->held = budget->held;
 	up->used = (struct budget_amount){tokens_used(budget), us_used(budget)};
 	budget->up = up;
 	up->below = budget;
+	note_waiting(budget);
 }
 
-static void unlink_below(struct budget_claim *claim)
+/* NULL: there is none. */
+static struct budget *unlink_below(struct budget_claim *claim)
 {
-	if (!claim->below)
-		return;
-	list_remove(&claim->below->beside);
-	claim->below->up = NULL;
+	struct budget *below = claim->below;
+
+	if (!below)
+		return NULL;
+	list_remove(&below->beside);
+	note_waiting(claim->budget);
+	below->up = NULL;
 	claim->below = NULL;
+	return below;
 }
 
 static int64_t rest(int64_t limit, int64_t used)
@@ -296,8 +327,8 @@ enum budget_answer budget_ask(struct budget_claim *claim, int64_t tokens)
 		return BUDGET_GRANTED;
 	if (tokens < 1)
 		tokens = 1; /* what it may use is not known; it is not nothing */
-	else if (tokens > RUN_TOKENS_MAX)
-		tokens = RUN_TOKENS_MAX + 1; /* fits into none */
+	else if (tokens > BUDGET_TOKENS_MAX)
+		tokens = BUDGET_TOKENS_MAX + 1; /* fits into none */
 	CHECK(list_empty(&claim->link));
 	enum budget_answer answer = judge(claim->budget, tokens, claim->held);
 	/* Who holds something may take more before others that hold nothing. */
@@ -309,10 +340,8 @@ enum budget_answer budget_ask(struct budget_claim *claim, int64_t tokens)
 	}
 	int64_t held = claim->held;
 	hold(claim, 0);
-	if (answer == BUDGET_WAITS) {
-		claim->wanted = tokens;
-		list_add_last(&claim->budget->waiting, &claim->link);
-	}
+	if (answer == BUDGET_WAITS)
+		begin_waiting(claim, tokens);
 	if (held > 0)
 		wake(claim->budget);
 	return answer;
@@ -342,7 +371,7 @@ void budget_withdraw(struct budget_claim *claim)
 	if (!claim->budget)
 		return;
 	bool mattered = claim->held > 0 || !list_empty(&claim->link);
-	list_remove(&claim->link);
+	end_waiting(claim);
 	if (claim->below)
 		return; /* its child's, which ends by itself */
 	hold(claim, 0);
@@ -350,22 +379,31 @@ void budget_withdraw(struct budget_claim *claim)
 		wake(claim->budget);
 }
 
-/* Without a look at who waits. */
-static void count_as(struct budget_claim *claim, int64_t tokens, int64_t us)
+/* Without a look at who waits. The ledger that hung below it, and stands alone now. */
+static struct budget *count_as(struct budget_claim *claim, int64_t tokens, int64_t us)
 {
-	list_remove(&claim->link);
-	unlink_below(claim);
+	struct budget *below = unlink_below(claim);
+
+	end_waiting(claim);
 	change(claim->budget, -claim->held, tokens - claim->used.tokens, us - claim->used.us);
 	claim->held = 0;
 	claim->used = (struct budget_amount){tokens, us};
+	return below;
 }
 
 void budget_settle(struct budget_claim *claim, int64_t tokens, int64_t us)
 {
 	if (!claim->budget)
 		return;
-	count_as(claim, tokens, us);
-	wake(claim->budget);
+	struct budget *budget = claim->budget, *below = count_as(claim, tokens, us);
+	budget->holders++; /* what is called may let them go */
+	if (below) {
+		below->holders++;
+		wake(below); /* whom it waited for above is nothing to it any more */
+		budget_release(below);
+	}
+	wake(budget);
+	budget_release(budget);
 }
 
 void budget_leave_folded(struct budget_claim *claim)

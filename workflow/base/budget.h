@@ -12,8 +12,10 @@
 #include "workflow/base/json.h"
 #include "workflow/base/list.h"
 
-#define RUN_TOKENS_MAX INT64_C(1000000000000) /* 10^12: sums of them stay exact in a JSON number */
-enum { BUDGET_NONE = -1, RUN_SECONDS_MAX = 1000 * 1000 * 1000, BUDGET_US = 1000 * 1000 /* in a second */ };
+/* The most that any budget allows: a run's, and a runtime's in a day. 10^12 tokens: sums of them stay exact in a JSON number. */
+#define BUDGET_TOKENS_MAX INT64_C(1000000000000)
+#define BUDGET_SECONDS_MAX INT64_C(1000000000)
+enum { BUDGET_NONE = -1, BUDGET_US = 1000 * 1000 /* in a second */ };
 
 /* Of limits: BUDGET_NONE, there is none. Tokens: of prompts and answers. us: microseconds in which a runtime's slot was held. */
 struct budget_amount {
@@ -21,8 +23,8 @@ struct budget_amount {
 };
 #define BUDGET_UNLIMITED ((struct budget_amount){BUDGET_NONE, BUDGET_NONE})
 
-/* As people write it: {tokens?, seconds?}, at least one of them, whole numbers from 1 to the limits above. ERR_INVALID: which member, what it may be. */
-int budget_read(const struct json *json, struct budget_amount *limit, struct error *error);
+/* As people write it: {tokens?, seconds?}, at least one of them, whole numbers from 1 to the limits above. ERR_INVALID: which member, what it may be; name: what people call all of it. */
+int budget_read(const struct json *json, const char *name, struct budget_amount *limit, struct error *error);
 /* As entries have it, where 0 is possible, and parts of a second are: each member that is there replaces that of *limit. */
 void budget_take(const struct json *json, struct budget_amount *limit);
 void budget_spend(struct budget_amount *spent, const struct json *told); /* `spent` of an attempt's end (spent.h); NULL: nothing */
@@ -55,7 +57,8 @@ struct budget {
 	struct budget_amount used; /* by claims, not folded in yet */
 	int64_t held; /* tokens, by claims */
 	struct list waiting; /* claims, first come, first served */
-	struct list below; /* ledgers of children, by `beside` */
+	/* Ledgers of children in which some claim waits, or anywhere below which one does, by `beside`: whoever looks for claims that may go on now sees these alone. */
+	struct list below;
 	struct list beside;
 	struct budget_claim *up; /* the parent's claim that stands for this run; NULL: none that is known */
 };

@@ -27,7 +27,7 @@ START_TEST(budgets_are_read)
 		const char *text;
 		int64_t tokens, us;
 	} good[] = {
-		{"{\"tokens\":1}", 1, BUDGET_NONE}, {"{\"seconds\":1}", BUDGET_NONE, BUDGET_US}, {"{\"seconds\":1000000000,\"tokens\":1000000000000}", RUN_TOKENS_MAX, (int64_t)RUN_SECONDS_MAX * BUDGET_US},
+		{"{\"tokens\":1}", 1, BUDGET_NONE}, {"{\"seconds\":1}", BUDGET_NONE, BUDGET_US}, {"{\"seconds\":1000000000,\"tokens\":1000000000000}", BUDGET_TOKENS_MAX, BUDGET_SECONDS_MAX * BUDGET_US},
 	};
 	static const struct {
 		const char *text, *says;
@@ -41,14 +41,15 @@ START_TEST(budgets_are_read)
 
 	arena_init(&arena);
 	for (size_t i = 0; i < COUNT_OF(good); i++) {
-		ck_assert_int_eq(budget_read(parse(good[i].text), &limit, &error), 0);
+		ck_assert_int_eq(budget_read(parse(good[i].text), "budget", &limit, &error), 0);
 		ck_assert_int_eq(limit.tokens, good[i].tokens);
 		ck_assert_int_eq(limit.us, good[i].us);
 		ck_assert(json_equal(budget_json(&arena, &limit), parse(good[i].text)));
 	}
 	for (size_t i = 0; i < COUNT_OF(bad); i++) {
-		ck_assert_int_eq(budget_read(parse(bad[i].text), &limit, &error), ERR_INVALID);
+		ck_assert_int_eq(budget_read(parse(bad[i].text), i % 2 ? "--budget" : "budget", &limit, &error), ERR_INVALID);
 		ck_assert_msg(strstr(error.message, bad[i].says) != NULL, "%s: %s", bad[i].text, error.message);
+		ck_assert_int_eq(strncmp(error.message, "--", 2) == 0, i % 2); /* by the name that it has for people */
 	}
 	arena_close(&arena);
 }
@@ -278,6 +279,56 @@ START_TEST(children_share)
 }
 END_TEST
 
+/* Whoever looks for those that may go on sees ledgers in which somebody waits, however many others hang there, and finds them at any depth; what a ledger waited for above is nothing to
+ * it when it stands alone. */
+START_TEST(only_those_that_wait_are_looked_at)
+{
+	enum { OTHERS = 50 };
+	struct budget *top = make("top", 100, BUDGET_NONE), *middle = make("middle", 100, BUDGET_NONE), *inner = make("inner", 100, BUDGET_NONE), *others[OTHERS];
+	struct budget_claim of_others[OTHERS], own, of_middle, of_inner, b;
+
+	join(&own, top);
+	for (size_t i = 0; i < OTHERS; i++) {
+		join(&of_others[i], top);
+		others[i] = make("other", 100, BUDGET_NONE);
+		budget_link(others[i], &of_others[i]);
+	}
+	join(&of_middle, top);
+	budget_link(middle, &of_middle);
+	join(&of_inner, middle);
+	join(&b, inner);
+	ck_assert_int_eq(budget_ask(&own, 60), BUDGET_GRANTED);
+	ck_assert(list_empty(&top->below));
+	budget_link(inner, &of_inner);
+	ck_assert_int_eq(budget_ask(&b, 41), BUDGET_WAITS);
+	ck_assert_ptr_eq(top->below.next, &middle->beside);
+	ck_assert_ptr_eq(top->below.prev, &middle->beside);
+	ck_assert_ptr_eq(middle->below.next, &inner->beside);
+	budget_withdraw(&b);
+	ck_assert(list_empty(&top->below) && list_empty(&middle->below) && list_empty(&inner->beside));
+	ck_assert_int_eq(budget_ask(&b, 41), BUDGET_WAITS);
+	budget_withdraw(&own);
+	ck_assert_str_eq(turns, "p");
+	ck_assert(list_empty(&top->below));
+	ck_assert_int_eq(b.held, 41);
+	ck_assert_int_eq(budget_ask(&own, 50), BUDGET_GRANTED);
+	ck_assert_int_eq(budget_ask(&b, 51), BUDGET_WAITS);
+	budget_leave(&of_inner); /* the run in between does not wait for it any more */
+	ck_assert(list_empty(&top->below) && list_empty(&middle->below));
+	ck_assert_int_eq(b.held, 51);
+	budget_leave(&b);
+	budget_leave(&own);
+	budget_leave(&of_middle);
+	for (size_t i = 0; i < OTHERS; i++) {
+		budget_leave(&of_others[i]);
+		budget_release(others[i]);
+	}
+	budget_release(inner);
+	budget_release(middle);
+	budget_release(top);
+}
+END_TEST
+
 /* What several attempts used that are folded in together is not counted twice in between: who waits for others goes on waiting, and goes when they end. */
 START_TEST(folded_in_together)
 {
@@ -330,4 +381,4 @@ START_TEST(nothing_is_limited_without)
 }
 END_TEST
 
-SUITE_MAIN("base-budget", budgets_are_read, entries_are_taken, bounds_hold, tokens_to_the_last, time_to_the_last, waiting_in_turn, children_share, folded_in_together, nothing_is_limited_without)
+SUITE_MAIN("base-budget", budgets_are_read, entries_are_taken, bounds_hold, tokens_to_the_last, time_to_the_last, waiting_in_turn, children_share, only_those_that_wait_are_looked_at, folded_in_together, nothing_is_limited_without)
