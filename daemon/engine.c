@@ -1706,10 +1706,15 @@ static void count_time(struct run *run)
 static void count_wait(struct run_live *live, const struct entry *entry)
 {
 	int64_t since_ms, created_ms = live->state.created_ms;
+	bool cut_off;
 
 	if (entry->kind == ENTRY_RUN_RETRIED) /* it waited for whoever retried it */
 		interval_add(&live->queued, (live->state.ended_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
-	if (state_ends_wait(&live->state, entry, &since_ms))
+	if (!state_ends_wait(&live->state, entry, &since_ms, &cut_off))
+		return;
+	if (cut_off)
+		view_add_cut_off(&live->sums_arena, (since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000, &live->queued, live->sums);
+	else
 		interval_add(&live->queued, (since_ms - created_ms) * 1000, (entry->time_ms - created_ms) * 1000);
 }
 

@@ -604,11 +604,19 @@ int64_t state_next_deadline_ms(const struct state *state)
 	return earliest_ms;
 }
 
-bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms)
+static bool is_interruption(const struct entry *entry)
+{
+	const char *class = entry->kind == ENTRY_ATTEMPT_FAILED ? json_get_text(entry->data, "class") : NULL;
+
+	return class && strcmp(class, failure_name(FAILURE_INTERRUPTED)) == 0;
+}
+
+bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms, bool *cut_off)
 {
 	struct arena arena;
 	bool waits = false;
 
+	*cut_off = false;
 	switch (entry->kind) {
 	case ENTRY_RUN_RESUMED:
 	case ENTRY_RUN_COMPLETED:
@@ -633,6 +641,9 @@ bool state_ends_wait(const struct state *state, const struct entry *entry, int64
 	if (instance && (instance->phase == INSTANCE_BACKING_OFF || (instance->in_flight && instance->waits_since_ms != 0))) {
 		*since_ms = instance->waits_since_ms;
 		waits = true;
+	} else if (instance && instance->in_flight && is_interruption(entry)) {
+		*since_ms = instance->attempt_ms;
+		waits = *cut_off = true;
 	}
 	arena_close(&arena);
 	return waits;
@@ -1072,6 +1083,7 @@ static int apply_attempt(struct state *state, const struct entry *entry, struct 
 		    (instance->phase != INSTANCE_STARTED && instance->phase != INSTANCE_BACKING_OFF))
 			return corrupt(state, entry, "another attempt is in flight, or its number is not the next one", error);
 		instance->attempt = attempt;
+		instance->attempt_ms = entry->time_ms;
 		instance->due_ms = 0;
 		set_in_flight(state, instance, true, json_get_boolean(entry->data, "awaits", false) ? entry->time_ms : 0);
 		set_value(state, &instance->with, take_value(state, entry, "with"));
@@ -1083,11 +1095,7 @@ static int apply_attempt(struct state *state, const struct entry *entry, struct 
 			return corrupt(state, entry, "this attempt is not in flight", error);
 		budget_spend(&state->spent, json_get(entry->data, "spent"));
 		set_in_flight(state, instance, false, instance->waits_since_ms);
-		if (entry->kind == ENTRY_ATTEMPT_FAILED) {
-			const char *class = json_get_text(entry->data, "class");
-			if (!class || strcmp(class, failure_name(FAILURE_INTERRUPTED)) != 0)
-				instance->failures++;
-		}
+		instance->failures += entry->kind == ENTRY_ATTEMPT_FAILED && !is_interruption(entry);
 		return 0;
 	default:
 		CHECK(!"an attempt entry");

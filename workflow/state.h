@@ -96,6 +96,7 @@ struct instance {
 	unsigned attempt; /* the last one started; 0: none */
 	unsigned failures; /* attempts that count against the retry policy: interruptions do not (C38) */
 	bool in_flight;
+	int64_t attempt_ms; /* when the last one started */
 	struct value *with;
 	int64_t due_ms; /* backing off until; wait: its end */
 	int64_t waits_since_ms; /* while the phase is BACKING_OFF; of an attempt that waits for a child: since its start, else 0 */
@@ -192,8 +193,8 @@ int64_t instance_next_timer(const struct instance *instance, enum instance_timer
 /* Earliest time at which something is due; 0: nothing is, or the run is suspended. */
 int64_t state_next_deadline_ms(const struct state *state);
 /* Before this entry is folded in: it ends a time in which a task only waited for a timer or a child, or the run for its operator, since *since_ms
- * (semantics.md 8: queued). */
-bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms);
+ * (semantics.md 8: queued). *cut_off: an attempt that the daemon's end cut off, of which nothing is known from its start on, waited for the daemon. */
+bool state_ends_wait(const struct state *state, const struct entry *entry, int64_t *since_ms, bool *cut_off);
 /* Nothing in flight, nothing to do at once: may leave memory. */
 bool state_is_idle(const struct state *state);
 /* Nothing is in flight but children, and something waits for a timer, an event or a child: status `waiting`, unless a decision stopped at its limit. */

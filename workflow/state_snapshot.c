@@ -14,20 +14,20 @@
 #include "workflow/state_internal.h"
 
 /* Raised when what is written changes, or what the fold makes of an entry. */
-enum { SNAPSHOT_FORMAT = 4 };
+enum { SNAPSHOT_FORMAT = 5 };
 
 #define STATE_NUMBERS(X) X(retry_count) X(depth) X(created_ms) X(timeout_ms) X(suspended_ms) X(seq_first) X(seq_last) X(entry_count) X(fact_count) X(rejected_count) \
 	X(budget.tokens) X(budget.us) X(spent.tokens) X(spent.us)
 #define STATE_VALUES(X) X(input) X(output) X(error) X(context) X(emitted)
 #define INSTANCE_NUMBERS(X) \
 	X(phase) X(execution) X(scope) X(floor) X(used) X(started_ms) X(cursor) X(child_live) X(item_count) X(next_iteration) X(done_count) \
-	X(live_count) X(winner) X(exited) X(in_handler) X(attempt_due_ms) X(retry_until_ms) X(attempt) X(failures) X(in_flight) X(due_ms) \
+	X(live_count) X(winner) X(exited) X(in_handler) X(attempt_due_ms) X(retry_until_ms) X(attempt) X(failures) X(in_flight) X(attempt_ms) X(due_ms) \
 	X(waits_since_ms) X(timeout_ms) X(start_seq) X(again) X(since_ms) X(last_seq) X(met) X(until_met) X(satisfied)
 #define INSTANCE_VALUES(X) X(input) X(output) X(context) X(current) X(items) X(error) X(with) X(correlation)
 
 /* Whoever adds a member comes by here. */
 #if __SIZEOF_POINTER__ == 8
-_Static_assert(sizeof(struct instance) == 464, "a new member of an instance has to be written, too");
+_Static_assert(sizeof(struct instance) == 472, "a new member of an instance has to be written, too");
 _Static_assert(sizeof(struct state) == 440, "a new member of a state has to be written, too");
 #endif
 

@@ -143,21 +143,28 @@ static void add_interval(struct interval_set *set, const struct json *pair)
 }
 
 /* The sum's own number grows in place: a run may have very many attempts. */
-static void add_stage(struct arena *arena, struct json *sum, const struct json_member *stage)
+static void add_stage(struct arena *arena, struct json *sum, const char *name, double us)
 {
-	struct json *number = json_get(sum, stage->name);
+	struct json *number = json_get(sum, name);
 
 	if (json_is(number, JSON_NUMBER))
-		number->number += stage->value->number;
+		number->number += us;
 	else
-		json_set_number(arena, sum, stage->name, stage->value->number);
+		json_set_number(arena, sum, name, us);
 }
 
 static void add_stages(struct arena *arena, struct json *sum, const struct json *stages)
 {
 	for (size_t i = 0; json_is(stages, JSON_OBJECT) && i < stages->object.count; i++)
 		if (json_is(stages->object.members[i].value, JSON_NUMBER))
-			add_stage(arena, sum, &stages->object.members[i]);
+			add_stage(arena, sum, stages->object.members[i].name, stages->object.members[i].value->number);
+}
+
+static struct json *waited_of(struct arena *arena, struct json *sum)
+{
+	if (!json_get(sum, "waited"))
+		json_set(arena, sum, "waited", json_object(arena));
+	return json_get(sum, "waited");
 }
 
 void view_add_record(struct arena *arena, const struct json *record, struct interval_set *active, struct interval_set *queued, struct json *sum)
@@ -167,11 +174,16 @@ void view_add_record(struct arena *arena, const struct json *record, struct inte
 	add_interval(active, json_get(record, "activeUs"));
 	add_interval(queued, json_get(record, "queuedUs"));
 	add_stages(arena, sum, json_get(record, "stages"));
-	if (json_is(waited, JSON_OBJECT)) {
-		if (!json_get(sum, "waited"))
-			json_set(arena, sum, "waited", json_object(arena));
-		add_stages(arena, json_get(sum, "waited"), waited);
-	}
+	if (json_is(waited, JSON_OBJECT))
+		add_stages(arena, waited_of(arena, sum), waited);
+}
+
+void view_add_cut_off(struct arena *arena, int64_t from_us, int64_t until_us, struct interval_set *queued, struct json *sum)
+{
+	if (until_us <= from_us)
+		return;
+	interval_add(queued, from_us, until_us);
+	add_stage(arena, waited_of(arena, sum), WAITS_RESTART, (double)(until_us - from_us));
 }
 
 /* --- the run document --------------------------------------------------------------------------------------------- */
@@ -245,6 +257,13 @@ struct wait_view {
 	struct wait_view *next;
 };
 
+/* An attempt under way, by its step: a run may have thousands of them at once. */
+struct flight_view {
+	struct slate step;
+	int64_t since_ms;
+	struct flight_view *next;
+};
+
 enum { INPUTS_SHOWN = 16, PLACES_MIN = 256 };
 
 struct view {
@@ -269,6 +288,7 @@ struct view {
 	struct json *run, *facts, *events, *sum;
 	struct interval_set active, queued;
 	struct wait_view *waits;
+	struct flight_view *flights[256], *spare_flight;
 	const struct json *record;
 	enum run_status status;
 	int64_t created_ms, last_ms, ended_ms, suspended_ms; /* suspended: since when; 0: it is not */
@@ -590,6 +610,38 @@ static void add_wait(struct view *v, const struct entry *entry)
 	spare->since_ms = entry->time_ms;
 }
 
+/* An attempt that the daemon's end cut off waited for the daemon: nothing is known of what it did, and nothing of that counts. One that waits for a child is among the waits. */
+static void add_flight(struct view *v, const struct entry *entry)
+{
+	const char *step = json_get_text(entry->data, "stepId"), *class = json_get_text(entry->data, "class");
+	bool begins = entry->kind == ENTRY_ATTEMPT_STARTED && !json_get_boolean(entry->data, "awaits", false);
+	bool ends = entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED || entry->kind == ENTRY_TASK_FAULTED || entry->kind == ENTRY_TASK_CANCELLED;
+
+	if (!step || (!begins && !ends))
+		return;
+	struct flight_view **link = &v->flights[text_hash(step) % COUNT_OF(v->flights)], *flight;
+	while (*link && strcmp((*link)->step.text, step) != 0)
+		link = &(*link)->next;
+	flight = *link;
+	if (ends && flight) {
+		if (entry->kind == ENTRY_ATTEMPT_FAILED && class && strcmp(class, failure_name(FAILURE_INTERRUPTED)) == 0)
+			view_add_cut_off(v->arena, (flight->since_ms - v->created_ms) * 1000, (entry->time_ms - v->created_ms) * 1000, &v->queued, v->sum);
+		*link = flight->next;
+		flight->next = v->spare_flight;
+		v->spare_flight = flight;
+	}
+	if (!begins)
+		return;
+	if (!flight) {
+		flight = v->spare_flight ? v->spare_flight : arena_zero(v->arena, sizeof *flight);
+		v->spare_flight = flight->next;
+		write_slate(v->arena, &flight->step, step);
+		flight->next = *link;
+		*link = flight;
+	}
+	flight->since_ms = entry->time_ms;
+}
+
 struct json *view_parent(struct arena *arena, const char *run, const char *step)
 {
 	struct json *parent = json_object(arena);
@@ -779,6 +831,7 @@ static void add_run_entry(struct view *v, const struct entry *entry)
 	if ((entry->kind == ENTRY_ATTEMPT_SUCCEEDED || entry->kind == ENTRY_ATTEMPT_FAILED) && json_get(entry->data, "record"))
 		view_add_record(v->arena, value_in(v, &v->page, entry->data, "record", false), &v->active, &v->queued, v->sum);
 	add_wait(v, entry);
+	add_flight(v, entry);
 	if (v->include & VIEW_EVENTS) {
 		struct json *events = json_array(&v->page);
 		view_cloud_events(&v->page, entry, v->origin, events);

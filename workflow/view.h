@@ -70,3 +70,6 @@ void interval_close(struct interval_set *set);
 struct json *view_overhead(struct arena *arena, int64_t wall_us, const struct interval_set *active, const struct interval_set *queued, const struct json *stages_us);
 /* An attempt's record {"activeUs": [from, until]?, "queuedUs": [from, until]?, "stages": {…}, "waitedUs"?: {…}} into the sets and the sums. */
 void view_add_record(struct arena *arena, const struct json *record, struct interval_set *active, struct interval_set *queued, struct json *stages_sum);
+/* An attempt that the daemon's end cut off has no record: from its start to the entry that says so, in microseconds since the run was created, it waited for the daemon. */
+#define WAITS_RESTART "restart"
+void view_add_cut_off(struct arena *arena, int64_t from_us, int64_t until_us, struct interval_set *queued, struct json *stages_sum);

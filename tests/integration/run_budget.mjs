@@ -240,5 +240,25 @@ await test('over SIGKILL at any moment what was spent stays spent', async () => 
 	await daemon.stop();
 });
 
+await test('a wait for room in the budget that SIGKILL cuts off is waiting, not overhead', async () => {
+	const daemon = await begin({ ...fixed, cadence: { firstByteMs: 3_600_000 } });
+	const id = (await submit(daemon, { definition: several(2), input: { count: 2 }, budget: { tokens: EACH + 50 } })).id;
+	const oneWaits = () => until('one waits', async () => (await daemon.run(id)).tasks.some(task => task.waitsFor === 'run-budget'));
+	await oneWaits();
+	await daemon.kill();
+	const away = Date.now();
+	await until('a second went by', () => Date.now() - away > 1000);
+	await daemon.start();
+	await oneWaits();
+	await sim.release(fixed);
+	const done = await daemon.ended(id), { wallMs, activityMs, queuedMs, overheadMs, waitedMs } = done.overhead;
+	equal(done.status, 'completed', JSON.stringify(done.error));
+	check(waitedMs.restart >= 2000 && queuedMs >= 1000, () => `two calls waited for a second each: ${JSON.stringify(done.overhead)}`);
+	check(overheadMs < wallMs - 1000 && Math.abs(wallMs - activityMs - queuedMs - overheadMs) < 1, () => `apart from overhead: ${JSON.stringify(done.overhead)}`);
+	match(daemon.cli('overhead', id).stdout, /^ +for restart: .+ in all attempts$/m, 'overhead');
+	await settle(daemon);
+	await daemon.stop();
+});
+
 await sim.stop();
 await finish();

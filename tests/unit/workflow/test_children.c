@@ -160,16 +160,17 @@ START_TEST(waiting_is_queued)
 {
 	struct fixture f;
 	int64_t since_ms;
+	bool cut_off;
 
 	fixture_open(&f, "[{\"a\":{" CHILD "}}}]");
 	fixture_submit(&f, "{\"n\":5}");
 	f.wall_ms += 400;
 	struct entry ends = {.kind = ENTRY_ATTEMPT_FAILED, .data = fixture_json(&f, "{\"stepId\":\"" STEP "\"}")};
-	ck_assert(state_ends_wait(&f.state, &ends, &since_ms));
+	ck_assert(state_ends_wait(&f.state, &ends, &since_ms, &cut_off) && !cut_off);
 	ck_assert_int_eq(since_ms, f.wall_ms - 400);
 	fixture_simple(&f, TRIGGER_RESTARTED);
 	f.wall_ms += 600;
-	ck_assert(state_ends_wait(&f.state, &ends, &since_ms));
+	ck_assert(state_ends_wait(&f.state, &ends, &since_ms, &cut_off) && !cut_off);
 	ck_assert_int_eq(since_ms, f.wall_ms - 600);
 	fixture_succeed(&f, STEP, 2, "{}");
 	const struct json *overhead = json_get(view_run(&f.arena, f.entries, f.count, f.definition, "log", 0), "overhead");
@@ -181,7 +182,7 @@ START_TEST(waiting_is_queued)
 	fixture_open(&f, "[{\"a\":{" CHILD ",\"await\":false}}}]");
 	fixture_submit(&f, "{\"n\":5}");
 	ends.data = fixture_json(&f, "{\"stepId\":\"" STEP "\"}");
-	ck_assert(!state_ends_wait(&f.state, &ends, &since_ms));
+	ck_assert(!state_ends_wait(&f.state, &ends, &since_ms, &cut_off));
 	fixture_close(&f);
 }
 END_TEST

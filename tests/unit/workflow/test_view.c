@@ -253,6 +253,60 @@ START_TEST(waits_of_an_open_run)
 }
 END_TEST
 
+/* What the daemon's end cut off waited for it from its start on, each attempt for itself, in the document as in the fold; what others did meanwhile stays activity, and an attempt that
+ * ended by itself is none of it. */
+START_TEST(cut_off_attempts_waited)
+{
+	struct fixture f;
+	struct outcome outcome = {.ok = true};
+	struct state again;
+	struct error error = {0};
+	struct buffer snapshot;
+	int64_t since, total = 0;
+	bool cut_off;
+
+	fixture_open(&f, "[{\"f\":{\"fork\":{\"branches\":[{\"c\":{" CALL "}},{\"d\":{" CALL "}}]}}}]");
+	fixture_submit(&f, "{}");
+	f.wall_ms += 300;
+	outcome.output = fixture_json(&f, "{}");
+	outcome.record = fixture_json(&f, "{\"activeUs\":[100000,300000],\"waitedUs\":{\"slot\":7000}}");
+	fixture_done(&f, "/do/0/f/fork/branches/1/d@1", 1, &outcome);
+	f.wall_ms += 400;
+	fixture_simple(&f, TRIGGER_RESTARTED); /* 700 ms, of which 200 active */
+	f.wall_ms += 1000;
+	buffer_init(&snapshot, 1 << 20); /* a start goes on from that */
+	state_snapshot_print(&f.state, "1", &snapshot);
+	state_init(&again, f.definition);
+	ck_assert_int_eq(state_snapshot_read(&again, buffer_bytes(&snapshot), "1", &error), 0);
+	fixture_simple(&f, TRIGGER_RESTARTED);
+	ck_assert(state_ends_wait(&again, &f.entries[f.count - 2], &since, &cut_off) && cut_off);
+	ck_assert_int_eq(since, f.wall_ms - 1000);
+	state_close(&again);
+	buffer_close(&snapshot);
+	f.wall_ms += 50;
+	outcome.record = fixture_json(&f, "{\"activeUs\":[1710000,1750000]}");
+	fixture_done(&f, "/do/0/f/fork/branches/0/c@1", 3, &outcome);
+	const struct json *overhead = json_get(view_run(&f.arena, f.entries, f.count, f.definition, "log", 0), "overhead");
+	ck_assert_double_eq(json_get_number(overhead, "wallMs", 0), 1750);
+	ck_assert_double_eq(json_get_number(overhead, "activityMs", 0), 240);
+	ck_assert_double_eq(json_get_number(overhead, "queuedMs", 0), 1500);
+	ck_assert_double_eq(json_get_number(overhead, "overheadMs", 0), 10);
+	ck_assert_double_eq(json_get_number(json_get(overhead, "waitedMs"), WAITS_RESTART, 0), 1700);
+	ck_assert_double_eq(json_get_number(json_get(overhead, "waitedMs"), "slot", 0), 7);
+	state_init(&again, f.definition);
+	for (size_t i = 0; i < f.count; i++) {
+		if (state_ends_wait(&again, &f.entries[i], &since, &cut_off)) {
+			ck_assert(cut_off);
+			total += f.entries[i].time_ms - since;
+		}
+		ck_assert_int_eq(workflow_apply(&again, &f.entries[i], &error), 0);
+	}
+	ck_assert_int_eq(total, 1700);
+	state_close(&again);
+	fixture_close(&f);
+}
+END_TEST
+
 /* A try that is retried shows how often its list was begun. */
 START_TEST(attempts_of_a_try)
 {
@@ -467,4 +521,4 @@ START_TEST(large_inputs_are_shown_once)
 END_TEST
 
 SUITE_NO_ABORTS
-SUITE_MAIN("workflow-view", pages_give_the_same_document, folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, facts_and_events_are_limited, intervals, overhead_adds_up, include_words, run_document, waits_of_an_open_run, attempts_of_a_try, other_ends, cloud_events)
+SUITE_MAIN("workflow-view", pages_give_the_same_document, folded_intervals_keep_their_sums, large_inputs_are_shown_once, tasks_are_limited, facts_and_events_are_limited, intervals, overhead_adds_up, include_words, run_document, waits_of_an_open_run, cut_off_attempts_waited, attempts_of_a_try, other_ends, cloud_events)
