@@ -50,6 +50,7 @@ static void drop_child(struct attempt *attempt)
 {
 	list_remove(&attempt->link);
 	attempt->step->in_flight = NULL;
+	budgets_settle(attempt);
 	arena_close(&attempt->arena);
 	free(attempt);
 }
@@ -63,6 +64,16 @@ static void on_child_done(struct activity *activity)
 	activity->on_done = attempt->on_done;
 	drop_child(attempt);
 	activity->on_done(activity);
+}
+
+/* Of one in eight nothing was sent. */
+static void choose_spent(struct attempt *attempt)
+{
+	const struct activity *activity = attempt->activity;
+	struct random random = {attempt->hash ^ 2};
+
+	if ((activity->kind == ACTIVITY_INFERENCE || activity->kind == ACTIVITY_EXTRACT || activity->kind == ACTIVITY_GATE) && !random_chance(&random, 125))
+		attempt->spends = (struct spent){"model", (int64_t)random_below(&random, 5000), (int64_t)random_below(&random, 3000000)};
 }
 
 static int start_child(struct attempt *attempt, struct error *error)
@@ -109,6 +120,7 @@ int attempt_start(void *arg, struct activity *activity, struct error *error)
 	attempt->step->spent = (struct spent){0};
 	attempt->started_us = world->now_us;
 	check_start(world, attempt);
+	budgets_check_start(attempt);
 	world->counters.attempts++;
 
 	if (activity->kind == ACTIVITY_RUN)
@@ -130,9 +142,32 @@ int attempt_start(void *arg, struct activity *activity, struct error *error)
 	list_add_last(&world->attempts, &attempt->link);
 	attempt->step->in_flight = attempt;
 
-	uint64_t delay = random_chance(&world->random, 20) ? random_between(&world->random, 1000000, 40000000) : random_between(&world->random, 200, 120000);
-	attempt->event = world_event(world, delay, true, attempt_end, attempt);
+	choose_spent(attempt);
+	budgets_begin(attempt);
 	return 0;
+}
+
+void attempt_plan_end(struct attempt *attempt, uint64_t delay_us)
+{
+	attempt->event = world_event(attempt->world, delay_us, true, attempt_end, attempt);
+}
+
+static void on_counted(struct world *world, void *arg)
+{
+	(void)world;
+	budgets_on_counted(arg);
+}
+
+/* Nothing holds it up. */
+void attempt_go_on(struct attempt *attempt)
+{
+	struct world *world = attempt->world;
+
+	if (attempt->counts_prompt && !attempt->is_counted) {
+		attempt->event = world_event(world, random_between(&world->random, 200, 20000), true, on_counted, attempt);
+		return;
+	}
+	attempt_plan_end(attempt, random_chance(&world->random, 20) ? random_between(&world->random, 1000000, 40000000) : random_between(&world->random, 200, 120000));
 }
 
 void attempt_cancel(void *arg, struct activity *activity)
@@ -145,6 +180,8 @@ void attempt_cancel(void *arg, struct activity *activity)
 	attempt->cancelled = true;
 	if (activity->kind == ACTIVITY_RUN)
 		children_cancel(&world->children, activity);
+	else if (budgets_withdraw(attempt))
+		attempt_plan_end(attempt, random_below(&world->random, 3000));
 }
 
 /* --- answers that nobody waits for any more -------------------------------------------------------------------------- */
@@ -224,10 +261,12 @@ void attempt_close(void *arg, struct activity *activity)
 	struct world *world = arg;
 	struct attempt *attempt = activity->work;
 
-	if (activity->kind == ACTIVITY_RUN) {
+	if (activity->kind == ACTIVITY_RUN)
 		attempt = attempt_of(world, activity);
-		if (attempt) /* a crash took it away */
-			drop_child(attempt);
+	if (activity->kind == ACTIVITY_RUN && attempt) /* a crash took it away */
+		drop_child(attempt);
+	budgets_forget(world, activity);
+	if (activity->kind == ACTIVITY_RUN) {
 		arena_close(&activity->arena);
 		return;
 	}
@@ -427,20 +466,10 @@ static void give_failure(struct activity *activity, enum failure_class failure, 
 	result->retry_cap_ms = (int64_t)random_between(random, 100, 20000);
 	if (failure == FAILURE_RATE_LIMITED && random_chance(random, 500))
 		result->retry_after_ms = (int64_t)random_between(random, 100, 30000);
-	if (activity->kind == ACTIVITY_EXTRACT && on_failure && strcmp(on_failure, "continue") == 0)
+	if (activity->kind == ACTIVITY_EXTRACT && failure != FAILURE_BUDGET && on_failure && strcmp(on_failure, "continue") == 0)
 		result->output = section_outcome(activity, "failed", failure_name(failure));
 }
 
-/* Of one in eight nothing was sent. */
-static void fill_spent(struct attempt *attempt)
-{
-	const struct activity *activity = attempt->activity;
-	struct random random = {attempt->hash ^ 2};
-
-	if ((activity->kind == ACTIVITY_INFERENCE || activity->kind == ACTIVITY_EXTRACT || activity->kind == ACTIVITY_GATE) && !random_chance(&random, 125))
-		attempt->step->spent = (struct spent){"model", (int64_t)random_below(&random, 5000), (int64_t)random_below(&random, 3000000)};
-	attempt->activity->result.spent = attempt->step->spent;
-}
 
 static void fill_times(struct world *world, struct attempt *attempt)
 {
@@ -471,9 +500,12 @@ static void attempt_end(struct world *world, void *arg)
 	static const enum failure_class lasting[] = {FAILURE_REFUSED, FAILURE_TRUNCATED, FAILURE_LOOPED, FAILURE_SCHEMA_INVALID, FAILURE_UNGROUNDED,
 						     FAILURE_WRONG_MODEL, FAILURE_CONFIGURATION};
 
-	if (attempt->interrupted && random_chance(&world->random, 800)) {
+	if (attempt->interrupted && (attempt->cut_waiting || random_chance(&world->random, 800))) {
 		give_failure(activity, FAILURE_INTERRUPTED, &random);
-	} else if (attempt->cancelled && random_chance(&world->random, 500)) {
+	} else if (attempt->refused) {
+		give_failure(activity, FAILURE_BUDGET, &random);
+		budget_explain(&activity->claim, attempt->wanted, activity->result.detail, sizeof activity->result.detail);
+	} else if (attempt->cancelled && (attempt->cut_waiting || random_chance(&world->random, 500))) {
 		give_failure(activity, FAILURE_CANCELLED, &random); /* else the answer was already there */
 	} else if (!world->first_failure_done) { /* each seed retries at least once */
 		give_failure(activity, FAILURE_RUNTIME_ERROR, &random);
@@ -493,10 +525,11 @@ static void attempt_end(struct world *world, void *arg)
 	if (world->faults && random_chance(&world->random, CHANCE_DOUBLED))
 		plan_echo(attempt, false);
 	fill_times(world, attempt);
-	fill_spent(attempt);
+	activity->result.spent = attempt->step->spent = attempt->spends;
 	tell_policy(attempt);
 	list_remove(&attempt->link);
 	attempt->step->in_flight = NULL;
+	budgets_settle(attempt);
 	activity->on_done(activity); /* frees both, at once or later */
 }
 
@@ -507,6 +540,7 @@ void attempts_interrupt(struct world *world)
 		if (attempt->activity->kind == ACTIVITY_RUN)
 			continue;
 		attempt->interrupted = true;
+		budgets_withdraw(attempt);
 		world_cancel_event(world, attempt->event);
 		attempt->event = world_event(world, random_below(&world->random, 3000), true, attempt_end, attempt);
 	}

@@ -280,6 +280,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		run->created = true;
 		check_child_created(world, run, entry);
 		check_forked(world, run, entry);
+		budgets_note_run(world, run, entry);
 		read_time(world, run, entry, "timeout", &run->timeout);
 		for (size_t i = 0; i < WORLD_DEFINITIONS; i++)
 			if (json_get_digest(entry->data, "definition", &digest) && digest_equal(&digest, &world->definitions[i]->digest))
@@ -293,6 +294,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 		run->ended = true;
 		run->ended_us = world->now_us;
 		run->ended_by = entry->kind;
+		budgets_note_run(world, run, entry);
 		world->counters.ended++;
 		for (size_t i = 0; i < STEP_SLOTS; i++)
 			for (struct step_model *at = run->steps[i]; at; at = at->next)
@@ -308,6 +310,7 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 			broken(world, run, "it is retried, but has not faulted");
 		run->ended = run->is_awaited = false;
 		run->retry_count++;
+		budgets_note_run(world, run, entry);
 		run->timeout.due_ms = 0;
 		read_time(world, run, entry, "timeout", &run->timeout);
 		world->counters.retried++;
@@ -403,6 +406,8 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 	default:
 		broken(world, run, "%s is no entry of a run here", entry_kind_name(entry->kind));
 	}
+	if (step)
+		budgets_note_step(world, run, step, entry);
 }
 
 /* --- the live state ----------------------------------------------------------------------------------------------- */
@@ -642,6 +647,7 @@ void check_ended_run(struct world *world, struct run_model *run)
 		if (strcmp(status, "running") == 0 || strcmp(status, "waiting") == 0)
 			broken(world, run, "the run document says that %s is %s", json_get_text(json_at(tasks, i), "step"), status);
 	}
+	budgets_check_ended(world, run, entries, count, view);
 	size_t all_count;
 	const struct entry *all = with_past(world, run, &arena, entries, count, &all_count);
 	oracle_check(world, run, &arena, all, all_count);
@@ -665,7 +671,7 @@ void check_rest(struct world *world)
 {
 	struct engine_counts counts;
 
-	if (!list_empty(&world->attempts))
+	if (!list_empty(&world->attempts) || !list_empty(&world->settled))
 		broken(world, NULL, "nothing is left to happen, but an activity is under way");
 	for (size_t i = 0; i < world->run_count; i++) {
 		const struct run_model *run = world->runs[i];

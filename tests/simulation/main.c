@@ -44,7 +44,10 @@ static bool all_happened(const struct counters *sum, uint64_t seeds)
 		{"commits", sum->commits, 20000}, {"crashes", sum->crashes, 400}, {"crashes that took unsynced writes away", sum->dropped, 200}, {"crashes in the middle of a commit", sum->in_commit, 100},
 		{"commits in doubt that were there", sum->kept_commits, 10}, {"crashes while the journal opens", sum->in_open, 10}, {"retries of calls", sum->retries, 1000}, {"full disks", sum->full, 20},
 		{"refusals for want of room", sum->full_refused, 200}, {"appends that waited for room", sum->full_waited, 2}, {"answers after their cancellation", sum->late, 20},
-		{"answers to attempts before a crash", sum->stale, 50}, {"answers given twice", sum->doubled, 50}, {"attempts that say what they spent", sum->spent, 300}, {"entries of runs taken away", sum->purged, 20}, {"entries of tiles taken away", sum->pruned, 5}, {"journals compared whole", sum->deep_checks, 110},
+		{"answers to attempts before a crash", sum->stale, 50}, {"answers given twice", sum->doubled, 50}, {"attempts that say what they spent", sum->spent, 300}, {"runs with a budget", sum->budgets, 300}, {"calls under one", sum->budget_calls, 1000},
+		{"looks at the budget of a run around", sum->budget_shared, 150}, {"waits for room in a budget", sum->budget_waits, 25}, {"turns after such a wait", sum->budget_turns, 12},
+		{"calls that a budget refused", sum->budget_refused, 60}, {"runs that their budget ended", sum->budget_ends, 40}, {"retries with a larger one", sum->budgets_raised, 50},
+		{"entries of runs taken away", sum->purged, 20}, {"entries of tiles taken away", sum->pruned, 5}, {"journals compared whole", sum->deep_checks, 110},
 	};
 	bool all = true;
 

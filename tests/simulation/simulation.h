@@ -6,7 +6,7 @@
  * order of events must not matter, so a seed is one run of the world and can be repeated.
  *
  * New here? Read world_run() in world.c, then invariants.c: what is checked. programs.c makes the workflows, journal.c steps the
- * store and keeps what must be in it, attempts.c the activities, oracle.c what a run's output has to be. */
+ * store and keeps what must be in it, attempts.c the activities, budgets.c what they may use, oracle.c what a run's output has to be. */
 #pragma once
 
 #include <stdio.h>
@@ -78,6 +78,8 @@ struct run_model {
 	bool is_awaited; /* no more once it was retried */
 	bool was_awaited;
 	unsigned retry_count;
+	struct budget_amount budget, spent; /* what it may use of models, and what its committed entries say of that */
+	struct attempt *up; /* of its parent, which counts it: its ledger hangs below that one's claim; NULL: none */
 	unsigned depth;
 	uint64_t ended_us;
 	bool recovering; /* the next load of it is the restart's */
@@ -144,6 +146,10 @@ struct attempt {
 	struct arena arena;
 	uint64_t hash, started_us, event;
 	bool cancelled, interrupted;
+	/* What it will have spent; of the run's budget: what it asks for now, what it is to ask for when its prompt is counted (if it is), what it holds. See budgets.c. */
+	struct spent spends;
+	int64_t wanted, takes, held;
+	bool counts_prompt, is_counted, waits, refused, cut_waiting; /* cut_waiting: called off, or interrupted, while it waited */
 	void *owner;
 	activity_done_cb on_done; /* of a child: the engine's, which hears of it through us */
 };
@@ -152,6 +158,7 @@ struct counters {
 	uint64_t retried, retries_refused, resumed, ended, completed, faulted, cancelled, crashes, stops, faults, loads, snapshots, from_snapshot, value_loads, parks, cancels, replays, retries, interruptions, facts,
 		attempts, refused, caught, tries, fired, steps_clock, folds, waiting, pauses, resumes, evaluations, oracle_tasks, checks, children, attached, orphans, events, duplicates, offers, listeners, consumed, emitted,
 		listens, left_alone, forks, forks_of_open, carried, spent /* attempts that say so */;
+	uint64_t budgets, budgets_raised /* runs with one; retries that gave more */, budget_calls, budget_shared /* looks at the ledger of a run around one */, budget_waits, budget_turns, budget_refused, budget_ends /* faults of runs */;
 	/* The disk's and the store's. */
 	uint64_t dropped, dropped_bytes /* crashes that took unsynced writes away */, in_commit /* … in the middle of a commit */, in_open, kept_commits /* which was durable all the same */,
 		full, full_refused, full_waited /* times that the disk became full; new work that was refused; appends that had to wait */, commits, checkpoints, deep_checks, purged, pruned, erased;
@@ -189,8 +196,9 @@ struct world {
 	uint64_t armed_us;
 	unsigned steps_forward;
 	bool stopping, faults, first_failure_done;
+	bool is_dropping; /* the engine goes away */
 	struct journal journal;
-	struct list attempts;
+	struct list attempts, settled; /* settled: see budgets.c */
 	struct definition *definitions[WORLD_DEFINITIONS];
 	struct bytes documents[WORLD_DEFINITIONS]; /* canonical, in the arena */
 	bool definition_added[WORLD_DEFINITIONS];
@@ -252,6 +260,22 @@ int attempt_start(void *world, struct activity *activity, struct error *error);
 void attempt_cancel(void *world, struct activity *activity);
 void attempt_close(void *world, struct activity *activity);
 void attempts_interrupt(struct world *world); /* the daemon goes away cleanly */
+
+void attempt_go_on(struct attempt *attempt); /* its run's budget lets it */
+void attempt_plan_end(struct attempt *attempt, uint64_t delay_us);
+
+/* budgets.c */
+void budgets_check_start(const struct attempt *attempt);
+void budgets_begin(struct attempt *attempt);
+void budgets_on_counted(struct attempt *attempt);
+bool budgets_withdraw(struct attempt *attempt);
+void budgets_settle(const struct attempt *attempt);
+void budgets_forget(struct world *world, const struct activity *activity);
+void budgets_note_step(struct world *world, struct run_model *run, const struct step_model *step, const struct entry *entry);
+void budgets_note_run(struct world *world, struct run_model *run, const struct entry *entry);
+void budgets_check_ended(struct world *world, struct run_model *run, const struct entry *entries, size_t count, const struct json *view);
+const struct budget_amount *budgets_choose(struct random *random, struct budget_amount *budget); /* NULL: none */
+const struct budget_amount *budgets_raise(struct random *random, const struct run_model *run, struct budget_amount *budget);
 
 bool journal_has_open_run(const struct world *world);
 

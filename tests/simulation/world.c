@@ -187,7 +187,9 @@ void world_crash(struct world *world)
 	journal_crash(world);
 	children_abandon(&world->children);
 	events_forget_appends(world);
+	world->is_dropping = true;
 	engine_drop(world->engine);
+	world->is_dropping = false;
 	close_children(world);
 	if (!list_empty(&world->attempts))
 		broken(world, NULL, "an activity outlives the engine that started it");
@@ -283,6 +285,8 @@ struct client {
 	enum engine_verb verb;
 	struct engine_retry retry;
 	unsigned retries_before;
+	struct budget_amount limits;
+	const struct budget_amount *budget; /* NULL: none */
 	struct forking fork;
 	struct run_model *original; /* of a fork */
 	struct entry extra;
@@ -353,7 +357,7 @@ static void on_submit(struct world *world, void *arg)
 	struct definition *definition = world->definitions[client->definition];
 
 	client->submit = (struct engine_submit){.definition = definition, .id = client->run->id, .input = client->input, .labels = client->labels,
-						.fork = client->original ? &client->fork : NULL,
+						.fork = client->original ? &client->fork : NULL, .budget = client->budget,
 						.received_us = world->now_us > 500 ? world->now_us - random_below(&world->random, 500) : 0, .on_done = on_submitted,
 						.owner = client};
 	if (!world->definition_added[client->definition]) { /* goes into the journal with its first run */
@@ -496,7 +500,8 @@ static void on_retry(struct world *world, void *arg)
 	struct client *client = arg;
 	struct error error = {0};
 
-	client->retry = (struct engine_retry){.id = client->run->id, .reason = random_chance(&world->random, 500) ? "once more" : NULL, .on_done = on_retried, .owner = client};
+	client->retry = (struct engine_retry){.id = client->run->id, .reason = random_chance(&world->random, 500) ? "once more" : NULL,
+					      .budget = budgets_raise(&world->random, client->run, &client->limits), .on_done = on_retried, .owner = client};
 	client->retries_before = client->run->retry_count;
 	client->waiting = true;
 	if (engine_retry(world->engine, &client->retry, &error) == 0)
@@ -576,6 +581,8 @@ static void on_fork(struct world *world, void *arg)
 	client->fork.reason = random_chance(&world->random, 500) ? "another way" : NULL;
 	if (fork_carry(&state, &find, NULL, &source, &client->fork, &client->input, &error) != 0)
 		broken(world, client->original, "its past cannot be carried over: %s", error.message);
+	client->limits = state.budget;
+	client->budget = budget_limits(&client->limits) ? &client->limits : NULL;
 	state_close(&state);
 	while (world->definitions[client->definition] != client->original->definition)
 		client->definition++;
@@ -651,6 +658,7 @@ static void plan_run(struct world *world, unsigned number)
 		struct client *client = new_client(world, run);
 		client->definition = number == 0 ? 0 : (unsigned)random_below(random, WORLD_DEFINITIONS);
 		client->input = program_input(world, &client->arena);
+		client->budget = budgets_choose(random, &client->limits);
 		if (random_chance(random, 300)) {
 			struct json *labels = json_object(&client->arena);
 			json_set_text(&client->arena, labels, "team", "a");
@@ -793,6 +801,7 @@ int world_run(uint64_t seed, const struct options *options, struct counters *sum
 
 	arena_init(&world.arena);
 	list_init(&world.attempts);
+	list_init(&world.settled);
 	list_init(&world.clients);
 	list_init(&world.senders);
 	list_init(&world.listeners);
