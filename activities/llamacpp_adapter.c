@@ -4,6 +4,7 @@
 
 #include "activities/chat_wire.h"
 #include "workflow/base/check.h"
+#include "workflow/base/url.h"
 
 #define SAMPLERS "[\"penalties\",\"dry\",\"top_n_sigma\",\"top_k\",\"typ_p\",\"top_p\",\"min_p\",\"xtc\",\"temperature\"]"
 
@@ -271,11 +272,7 @@ static const char *path_of_model(const struct runtime_facts *facts, const char *
 	if (model == NULL || facts->is_unloaded)
 		return NULL;
 	buffer_init(&query, 3 * strlen(model) + 1);
-	for (; *model != '\0'; model++)
-		if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~", *model) != NULL)
-			buffer_add_char(&query, *model);
-		else
-			buffer_printf(&query, "%%%02X", (uint8_t)*model);
+	url_encode(&query, bytes_text(model), URL_KEEP_UNRESERVED);
 	path = arena_printf(facts->arena, "%s?model=%s&autoload=false", path, buffer_text(&query));
 	buffer_close(&query);
 	return path;

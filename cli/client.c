@@ -1,7 +1,6 @@
 /* See client.h. */
 #include "cli/client.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/url.h"
 
 char *client_data_dir(struct arena *arena, const char *data_option)
 {
@@ -116,12 +116,7 @@ void url_add(struct buffer *out, const char *text)
 {
 	if (text == NULL)
 		return;
-	for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
-		if ((*p < 0x80 && isalnum(*p)) || strchr("-._~", *p) != NULL)
-			buffer_add_char(out, (char)*p);
-		else
-			buffer_printf(out, "%%%02X", *p);
-	}
+	url_encode(out, bytes_text(text), URL_KEEP_UNRESERVED);
 }
 
 void query_add(struct buffer *path, const char *name, const char *value)

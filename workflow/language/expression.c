@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "workflow/base/check.h"
+#include "workflow/base/url.h"
 #include "workflow/language/number.h"
 
 enum {
@@ -766,32 +767,6 @@ int template_eval(struct arena *arena, const struct json *template, const struct
 
 /* ---- URI templates */
 
-static bool is_unreserved(unsigned char c)
-{
-	return is_name((char)c) || c == '-' || c == '.' || c == '~';
-}
-
-static void add_encoded(struct buffer *out, const char *text, size_t len)
-{
-	for (size_t i = 0; i < len; i++) {
-		unsigned char c = (unsigned char)text[i];
-
-		if (is_unreserved(c))
-			buffer_add_char(out, (char)c);
-		else
-			buffer_printf(out, "%%%02X", c);
-	}
-}
-
-/* Text outside of braces stays, but for what cannot stand in a URI at all. */
-static void add_literal(struct buffer *out, char c)
-{
-	if ((unsigned char)c <= ' ' || (unsigned char)c >= 0x7f || strchr("\"<>\\^`|", c))
-		buffer_printf(out, "%%%02X", (unsigned char)c);
-	else
-		buffer_add_char(out, c);
-}
-
 static int add_value(struct buffer *out, const char *name, size_t name_len, const struct json *value, struct error *error)
 {
 	struct buffer text;
@@ -807,11 +782,11 @@ static int add_value(struct buffer *out, const char *name, size_t name_len, cons
 	case JSON_NUMBER:
 		buffer_init(&text, 64);
 		json_print_number(value->number, &text);
-		add_encoded(out, buffer_text(&text), text.len);
+		url_encode(out, buffer_bytes(&text), URL_KEEP_UNRESERVED);
 		buffer_close(&text);
 		return 0;
 	case JSON_STRING:
-		add_encoded(out, value->string.text, value->string.len);
+		url_encode(out, (struct bytes){(const uint8_t *)value->string.text, value->string.len}, URL_KEEP_UNRESERVED);
 		return 0;
 	case JSON_ARRAY:
 	case JSON_OBJECT:
@@ -834,7 +809,9 @@ int uri_template_eval(struct arena *arena, const char *text, const struct json *
 		if (*at == '}') {
 			rc = error_set(error, ERR_INVALID, "URI template: a } without its {");
 		} else if (*at != '{') {
-			add_literal(&out, *at++);
+			len = strcspn(at, "{}");
+			url_encode(&out, (struct bytes){(const uint8_t *)at, len}, URL_KEEP_LEGAL);
+			at += len;
 		} else {
 			len = strcspn(++at, "{}");
 			if (at[len] != '}')
