@@ -120,6 +120,13 @@ struct adapter_loading {
 	bool (*is_unloaded)(struct arena *arena, struct bytes body);
 };
 
+/* What says 503 when a server that was ready lives on without its engine: nothing but a start anew helps then. Asked of a runtime that the daemon launches. */
+struct adapter_life {
+	const char *path; /* NULL: this kind has no such word */
+	bool generates; /* it makes the model work: only asked where an attempt gives reason to */
+	int64_t within_ms; /* an answer that takes longer says nothing */
+};
+
 enum adapter_stream { STREAM_SSE, STREAM_LINES };
 
 struct runtime_adapter {
@@ -131,6 +138,7 @@ struct runtime_adapter {
 	struct adapter_probe probes[ADAPTER_PROBES_MAX];
 	struct adapter_count count[ADAPTER_COUNT_STEPS_MAX];
 	struct adapter_bypass bypass;
+	struct adapter_life life;
 	const struct launch_flag *flags; /* what its command line tells of the record (launch.h); ends with {NULL}. NULL: nothing */
 	struct adapter_loading loading;
 	const struct sampling_field *sampling; /* ends with {NULL} */

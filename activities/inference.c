@@ -806,8 +806,10 @@ static void conclude(struct inference *inference)
 	if (transfer->status >= 500 && answer->failure == FAILURE_RUNTIME_ERROR && work->activity->idempotency_key != NULL &&
 	    runtime_erred(inference->runtime, work->activity->idempotency_key))
 		result->retry_attempts = 1; /* no other attempt */
-	if (end == TRANSFER_NOT_CONNECTED || (end == TRANSFER_BROKEN && !good))
+	if (end == TRANSFER_NOT_CONNECTED || (end == TRANSFER_BROKEN && !good)) {
 		runtime_doubt(inference->runtime, answer->detail, transfer->status == 0);
+		supervisor_doubt(inference->runtime->supervisor, true); /* also in the middle of an answer */
+	}
 	if (answer->failure == FAILURE_RATE_LIMITED && transfer->retry_after_ms > 0)
 		runtime_hold(inference->runtime, transfer->retry_after_ms);
 	leave_wire(inference);
@@ -858,10 +860,12 @@ static void on_phase_due(struct deadline *deadline)
 	case PHASE_FIRST_TOKEN:
 		answer_fail(&inference->answer, FAILURE_STALLED, "runtime %s: no token within %lld ms of the request (timeouts.firstToken)",
 			    config->name, (long long)config->first_token_ms);
+		supervisor_doubt(runtime->supervisor, false);
 		break;
 	case PHASE_TOKENS:
 		answer_fail(&inference->answer, FAILURE_STALLED, "runtime %s: no further token within %lld ms (timeouts.betweenTokens)", config->name,
 			    (long long)config->between_tokens_ms);
+		supervisor_doubt(runtime->supervisor, false);
 		break;
 	}
 	leave_wire(inference);

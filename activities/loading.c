@@ -12,9 +12,12 @@
 
 enum { US_PER_MS = 1000 };
 
-enum loading_state { LOADING_STOPPING, LOADING_STARTING, LOADING_READY, LOADING_STOPPED, LOADING_REFUSED, LOADING_FAILED };
+enum loading_state { LOADING_STOPPING, LOADING_STARTING, LOADING_READY, LOADING_STOPPED, LOADING_REFUSED, LOADING_FAILED, LOADING_STATE_COUNT };
 
-static const char *const state_names[] = {"stopping", "starting", "ready", "stopped", "refused", "failed"};
+static const char *const state_names[LOADING_STATE_COUNT] = {
+	[LOADING_STOPPING] = "stopping", [LOADING_STARTING] = "starting", [LOADING_READY] = "ready",
+	[LOADING_STOPPED] = "stopped", [LOADING_REFUSED] = "refused", [LOADING_FAILED] = "failed",
+};
 
 struct loading {
 	struct runtime *runtime;

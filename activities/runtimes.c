@@ -1067,6 +1067,7 @@ void runtime_doubt(struct runtime *runtime, const char *why, bool unreachable)
 	if (unreachable)
 		runtime->reach = RUNTIME_UNREACHABLE;
 	detail_set(runtime->last_error, "%s", why);
+	supervisor_doubt(runtime->supervisor, unreachable);
 }
 
 void runtime_reached(struct runtime *runtime)

@@ -100,6 +100,7 @@ const struct runtime_adapter sglang_adapter = {
 			{.path = "/model_info", .read = read_model_info},
 		},
 	.bypass = {.name = "flush_cache", .path = "/flush_cache"}, /* it knows a salt as well, but only newer ones do */
+	.life = {.path = "/health_generate", .generates = true, .within_ms = 30 * 1000}, /* it waits for a token itself before it says 503 */
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,
 	.make_request = make_request,

@@ -1,5 +1,5 @@
-/* See supervisor.h. Loop thread. In this order: words; notes; what was launched; a process that an earlier daemon left; the end; the start; what
- * the launcher tells; orders; life. */
+/* See supervisor.h. Loop thread. In this order: words; notes; what was launched; a process that an earlier daemon left; the end; whether it has its
+ * engine still; the start; what the launcher tells; orders; life. */
 #include "activities/supervisor.h"
 
 #include <assert.h>
@@ -44,8 +44,17 @@ static const struct state_rule rules[RUNTIME_STATE_COUNT] = {
 };
 
 /* Why it is being stopped; what follows is another for each. */
-enum stop_why { STOP_ASKED, STOP_RELOAD, STOP_DAEMON, STOP_NOT_READY, STOP_WATCHDOG, STOP_CRASHED };
-static const char *const why_names[] = {"asked", "reload", "daemon-stopping", "not-ready", "watchdog", "crashed"};
+enum stop_why { STOP_ASKED, STOP_RELOAD, STOP_DAEMON, STOP_NOT_READY, STOP_WATCHDOG, STOP_ENGINE_DEAD, STOP_CRASHED, STOP_WHY_COUNT };
+static const char *const why_names[STOP_WHY_COUNT] = {
+	[STOP_ASKED] = "asked", [STOP_RELOAD] = "reload", [STOP_DAEMON] = "daemon-stopping", [STOP_NOT_READY] = "not-ready", [STOP_WATCHDOG] = "watchdog",
+	[STOP_ENGINE_DEAD] = "engine-dead", [STOP_CRASHED] = "crashed",
+};
+
+/* Its configuration is sound: it ended, or had to be ended, and is started anew. */
+static bool is_failure(enum stop_why why)
+{
+	return why == STOP_WATCHDOG || why == STOP_ENGINE_DEAD || why == STOP_CRASHED;
+}
 
 struct supervisor {
 	struct runtime *runtime;
@@ -60,7 +69,7 @@ struct supervisor {
 	size_t notes; /* on their way to the journal */
 	char *log_path, *note_path;
 	struct runtime_log log;
-	struct deadline *step; /* the next look, start, or the end of a predecessor's time */
+	struct deadline *step; /* the next look, its end, a start, or the end of a predecessor's time */
 	struct deadline *within; /* STARTING: ready_ms; READY: settled; STOPPING: grace of what is not the launcher's child */
 	struct deadline *log_due;
 
@@ -75,11 +84,13 @@ struct supervisor {
 	struct arena launched_arena;
 	struct json *kernels, *evidence; /* in launched_arena too: what the log of this start has told so far */
 	struct digest identity; /* of what was launched: a process that goes on is ours if it has the same */
-	struct transfer transfer; /* a look whether somebody answers */
+	struct transfer transfer; /* a look whether somebody answers, is ready, or still has its engine */
+	unsigned dead_looks; /* READY: in a row that said 503 */
+	bool doubted; /* READY: its queue is held until it is known whether it is there and has its engine */
 	bool asking, configuring;
 	bool launching; /* told to the launcher, which has not answered */
 	struct configuration_wait wait;
-	char *url, *headers;
+	char *url, *life_url, *headers; /* life_url: NULL where its kind has no word for it */
 	char *plain_headers; /* without the key: nobody knows yet who answers there */
 	struct watchdog *watchdog;
 
@@ -593,7 +604,7 @@ static void note_stopped(struct supervisor *supervisor, int status, int signal_n
 	json_set_number(arena, own->note.data, "status", status);
 	json_set_number(arena, own->note.data, "signal", signal_number);
 	json_set_number(arena, own->note.data, "left", left);
-	if (supervisor->why == STOP_CRASHED || supervisor->why == STOP_WATCHDOG) {
+	if (is_failure(supervisor->why)) {
 		json_set_text(arena, own->note.value, "detail", supervisor->detail);
 		json_set(arena, own->note.value, "log", make_tail(supervisor, arena));
 	}
@@ -637,7 +648,7 @@ static void on_exited(void *arg, int status, int signal_number, unsigned left)
 	}
 	note_stopped(supervisor, status, signal_number, left);
 	forget_process(supervisor);
-	if (!supervisor->ending && (supervisor->why == STOP_CRASHED || supervisor->why == STOP_WATCHDOG)) {
+	if (!supervisor->ending && is_failure(supervisor->why)) {
 		start_later(supervisor, RUNTIME_FAILED, FAILURE_REFUSED);
 	} else {
 		if (supervisor->state != RUNTIME_STOPPED)
@@ -732,6 +743,130 @@ static void begin_stop(struct supervisor *supervisor, enum stop_why why, enum fa
 	} /* else on_started() does it */
 }
 
+/* ---- Has it its engine still? ---- */
+
+/* Not by itself where a look makes the model work: somebody measures it, perhaps. */
+static void look_later(struct supervisor *supervisor)
+{
+	const struct adapter_life *life = &supervisor->runtime->adapter->life;
+
+	if (life->path != NULL && (supervisor->dead_looks > 0 || !life->generates))
+		deadline_start(supervisor->step, supervisor->dead_looks > 0 ? SUPERVISOR_DOUBT_MS : SUPERVISOR_LIFE_MS);
+}
+
+/* Who waits for it would only lose attempts until it is known. */
+static void set_doubted(struct supervisor *supervisor, bool doubted)
+{
+	if (supervisor->doubted == doubted)
+		return;
+	supervisor->doubted = doubted;
+	runtime_admit(supervisor->runtime, doubted ? RUNTIME_HOLDS : RUNTIME_ADMITS, FAILURE_NONE, NULL);
+}
+
+static void judge_look(struct supervisor *supervisor, int status);
+
+static void start_asking(struct supervisor *supervisor, const char *url, void (*on_done)(struct transfer *transfer), int64_t within_ms)
+{
+	struct error error;
+
+	supervisor->transfer = (struct transfer){
+		.method = "GET",
+		.url = url,
+		.headers = supervisor->pid != 0 ? supervisor->headers : supervisor->plain_headers,
+		.body_max = PROBE_BODY_MAX,
+		.secrets = &supervisor->runtime->secrets,
+		.on_done = on_done,
+		.owner = supervisor,
+	};
+	if (transfer_start(supervisor->activities->curl, &supervisor->transfer, &error) == 0) {
+		supervisor->asking = true;
+		deadline_start(supervisor->step, within_ms);
+		return;
+	}
+	transfer_close(&supervisor->transfer);
+	if (supervisor->state == RUNTIME_STARTING)
+		refuse_start(supervisor, REFUSAL_NOT_STARTED, error.message, NULL);
+	else
+		judge_look(supervisor, 0);
+}
+
+/* status 0: no answer. A server that is busy may give none for a while, so that alone is no reason; behind a 503 it is one more. */
+static void judge_look(struct supervisor *supervisor, int status)
+{
+	const char *path = supervisor->runtime->adapter->life.path;
+
+	if (supervisor->engine_asked) /* it is gone, but for its container */
+		return;
+	if (status == 503 || (status == 0 && supervisor->dead_looks > 0))
+		supervisor->dead_looks++;
+	else
+		supervisor->dead_looks = 0;
+	if (supervisor->dead_looks >= SUPERVISOR_DEAD_LOOKS) {
+		detail_set(supervisor->detail, "its engine is dead, though its process lives: GET %s said 503, or nothing after that, %d times in a row (SUPERVISOR_DEAD_LOOKS)", path,
+			   SUPERVISOR_DEAD_LOOKS);
+		log_warn(LOG_ACTIVITY, "runtime=%s is ended: %s", supervisor->runtime->config.name, supervisor->detail);
+		begin_stop(supervisor, STOP_ENGINE_DEAD, FAILURE_UNREACHABLE);
+		return;
+	}
+	look_later(supervisor);
+	set_doubted(supervisor, supervisor->dead_looks > 0);
+}
+
+/* Nobody answers, perhaps since it has just ended, which comes to be known a moment later: those who wait are not to lose another attempt to that. */
+static void await_end(struct supervisor *supervisor)
+{
+	deadline_start(supervisor->step, SUPERVISOR_DOUBT_MS);
+}
+
+static void on_look(struct transfer *transfer)
+{
+	struct supervisor *supervisor = transfer->owner;
+	int status = transfer->end == TRANSFER_COMPLETE ? transfer->status : 0;
+
+	supervisor->asking = false;
+	deadline_stop(supervisor->step);
+	transfer_close(transfer);
+	if (status == 0 && supervisor->dead_looks == 0 && supervisor->doubted)
+		await_end(supervisor);
+	else
+		judge_look(supervisor, status);
+}
+
+static void look(struct supervisor *supervisor)
+{
+	if (supervisor->engine_asked) /* somebody else may be at its address by now, who is not to get its key */
+		return;
+	start_asking(supervisor, supervisor->life_url, on_look, supervisor->runtime->adapter->life.within_ms);
+}
+
+static void on_look_due(struct supervisor *supervisor)
+{
+	if (supervisor->asking) { /* it took adapter->life.within_ms */
+		stop_asking(supervisor);
+		judge_look(supervisor, 0);
+	} else if (supervisor->doubted && supervisor->dead_looks == 0) {
+		if (is_alive(supervisor->pid, supervisor->ticks))
+			judge_look(supervisor, 0);
+		else
+			await_end(supervisor);
+	} else {
+		look(supervisor);
+	}
+}
+
+void supervisor_doubt(struct supervisor *supervisor, bool broke)
+{
+	if (supervisor == NULL || supervisor->state != RUNTIME_READY || supervisor->engine_asked || supervisor->ending || (supervisor->life_url == NULL && !broke))
+		return;
+	set_doubted(supervisor, true);
+	if (supervisor->asking || supervisor->dead_looks > 0) /* the next look comes by itself: one for each that failed would be no row */
+		return;
+	if (supervisor->life_url != NULL)
+		look(supervisor);
+	else
+		await_end(supervisor);
+}
+
 /* ---- The start ---- */
 
 static void on_log_due(struct deadline *deadline)
@@ -762,6 +897,9 @@ static void become_ready(struct supervisor *supervisor)
 	send_note(own);
 	set_state(supervisor, RUNTIME_READY);
 	deadline_start(supervisor->within, supervisor->config->restart_settled_ms);
+	supervisor->dead_looks = 0;
+	supervisor->doubted = false;
+	look_later(supervisor);
 	runtime_admit(runtime, RUNTIME_ADMITS, FAILURE_NONE, NULL);
 }
 
@@ -825,24 +963,7 @@ static void on_answer(struct transfer *transfer)
 
 static void ask(struct supervisor *supervisor)
 {
-	struct error error;
-
-	supervisor->transfer = (struct transfer){
-		.method = "GET",
-		.url = supervisor->url,
-		.headers = supervisor->pid != 0 ? supervisor->headers : supervisor->plain_headers,
-		.body_max = PROBE_BODY_MAX,
-		.secrets = &supervisor->runtime->secrets,
-		.on_done = on_answer,
-		.owner = supervisor,
-	};
-	if (transfer_start(supervisor->activities->curl, &supervisor->transfer, &error) != 0) {
-		transfer_close(&supervisor->transfer);
-		refuse_start(supervisor, REFUSAL_NOT_STARTED, error.message, NULL);
-		return;
-	}
-	supervisor->asking = true;
-	deadline_start(supervisor->step, SUPERVISOR_ASK_MS);
+	start_asking(supervisor, supervisor->url, on_answer, SUPERVISOR_ASK_MS);
 }
 
 /* It has a process from here on: is it ready? */
@@ -1053,6 +1174,8 @@ static void on_step_due(struct deadline *deadline)
 
 	if (supervisor->state == RUNTIME_RESTARTING) {
 		begin_start(supervisor);
+	} else if (supervisor->state == RUNTIME_READY) {
+		on_look_due(supervisor);
 	} else if (supervisor->asking) { /* it took SUPERVISOR_ASK_MS */
 		stop_asking(supervisor);
 		on_no_answer(supervisor, "no answer");
@@ -1176,7 +1299,7 @@ static void stop(struct supervisor *supervisor, enum stop_why why)
 		break;
 	case RUNTIME_STOPPING:
 		supervisor->start_again = why == STOP_RELOAD;
-		if (supervisor->why == STOP_NOT_READY || supervisor->why == STOP_WATCHDOG || why == STOP_DAEMON)
+		if (supervisor->why == STOP_NOT_READY || is_failure(supervisor->why) || why == STOP_DAEMON)
 			supervisor->why = why;
 		break;
 	case RUNTIME_REFUSED:
@@ -1333,6 +1456,8 @@ static struct supervisor *supervisor_new(struct runtime *runtime, const char *sp
 	supervisor->log_path = memory_text(arena_printf(&scratch, "%s/%s.log", spool, runtime->config.name));
 	supervisor->note_path = memory_text(arena_printf(&scratch, "%s/%s.json", spool, runtime->config.name));
 	supervisor->url = memory_text(arena_printf(&scratch, "%s%s", runtime->config.url, supervisor->config->ready_path));
+	if (runtime->adapter->life.path != NULL)
+		supervisor->life_url = memory_text(arena_printf(&scratch, "%s%s", runtime->config.url, runtime->adapter->life.path));
 	supervisor->headers = memory_text(runtime_headers(runtime, &scratch, ""));
 	supervisor->plain_headers = memory_text(arena_printf(&scratch, "User-Agent: %s\n", activities->user_agent));
 	arena_close(&scratch);
@@ -1405,6 +1530,7 @@ void supervisor_free(struct supervisor *supervisor)
 	free(supervisor->log_path);
 	free(supervisor->note_path);
 	free(supervisor->url);
+	free(supervisor->life_url);
 	free(supervisor->headers);
 	free(supervisor->plain_headers);
 	free(supervisor->reason);

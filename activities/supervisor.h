@@ -1,8 +1,8 @@
 /* Supervision of a runtime that the daemon launches: started, known to be ready, watched, started anew, ended; each of it a journal entry.
  *
  *     stopped ─▶ starting ─▶ ready ─▶ stopping ─▶ stopped
- *        ▲          │          └─ it ended by itself, or the watchdog tripped ─▶ restarting ─▶ starting
- *        │          ├─▶ restarting (a refusal that may pass)                        └─▶ failed: too many in a row
+ *        ▲          │          └─ it ended by itself, its engine is dead, the watchdog tripped ─▶ restarting ─▶ starting
+ *        │          ├─▶ restarting (a refusal that may pass)                                      └─▶ failed: too many in a row
  *        └──────────┴─▶ refused: its log says why
  *
  * Its queue moves while it is ready alone: attempts wait while it starts, are let go with the cause when it cannot be started, and are lost,
@@ -15,6 +15,9 @@
 enum {
 	SUPERVISOR_POLL_MS = 250, /* between two looks whether it is ready */
 	SUPERVISOR_ASK_MS = 5 * 1000, /* how long one look may take */
+	SUPERVISOR_LIFE_MS = 10 * 1000, /* between two looks whether one that was ready still has its engine (adapter->life) */
+	SUPERVISOR_DOUBT_MS = 500, /* … while there is reason to doubt it */
+	SUPERVISOR_DEAD_LOOKS = 3, /* in a row that say 503, or nothing behind one that did: it is dead */
 	SUPERVISOR_ALIVE_MS = 250, /* between two looks whether a process that is nobody's child is there */
 	SUPERVISOR_PREDECESSOR_MS = 5 * 1000, /* beside its grace: what an earlier daemon left has to be gone by then */
 	SUPERVISOR_KILLED_MS = 10 * 1000, /* after SIGKILL: what is there then hangs in the kernel, and the start is refused */
@@ -48,6 +51,9 @@ void supervisor_start(struct supervisor *supervisor, const char *reason);
 void supervisor_stop(struct supervisor *supervisor, const char *reason);
 void supervisor_reload(struct supervisor *supervisor, const char *reason); /* stop, and start anew */
 
+/* An attempt gives reason to doubt that it still has its engine, or (broke) that it is there at all: look now, and hold its queue until that is known. NULL, and in any
+ * other state than ready: nothing. */
+void supervisor_doubt(struct supervisor *supervisor, bool broke);
 /* It starts or is ready: what answers at its address is its process. NULL: not launched, so nothing is known, which is no objection. */
 bool supervisor_is_up(const struct supervisor *supervisor);
 /* The process that it has; false: it has none, or the runtime is not launched (NULL). */

@@ -215,6 +215,7 @@ const struct runtime_adapter vllm_adapter = {
 		},
 	.count = {{.path = "/tokenize", .make_body = make_count, .read = read_count}},
 	.bypass = {.name = "cache_salt", .is_salted = true},
+	.life = {.path = "/health", .within_ms = 5 * 1000},
 	.flags = flags,
 	.sampling = sampling,
 	.refuse_sampling = refuse_sampling,

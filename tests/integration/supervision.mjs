@@ -4,6 +4,7 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, renameSyn
 import net from 'node:net';
 import { dirname, isAbsolute, join, relative } from 'node:path';
 import { check, Daemon, definition, equal, extractionOf, finish, folder, launch, match, pause, problem, programs, root, sha256, test, until } from '../support/harness.mjs';
+import { control } from '../support/sim.mjs';
 
 process.env.PATH = `${dirname(process.execPath)}:${process.env.PATH}`; // the scripts' interpreter is the one that runs the tests
 const script = join(root, 'tests/support/runtime.mjs');
@@ -144,12 +145,10 @@ await test('what cannot be started at all is refused as a mistake of the configu
 });
 
 await test('a runtime that crashes is started anew; the attempt in flight is tried again, and too many crashes in a row end that', async () => {
-	const r = await Launched.make({ dieAfter: 1 }, { restart: { attempts: 2, floor: '2s', cap: '2s' } });
+	const r = await Launched.make({ dies: true });
 	const daemon = await daemonOf('crashes', { r });
 	await becomes(daemon, 'ready');
 	await submit(daemon, 'in-flight');
-	await until('it crashed', async () => (await state(daemon)).state === 'restarting');
-	r.how({});
 	const run = await daemon.ended('in-flight');
 	equal([run.status, run.tasks[0].attempts], ['completed', 2], `run (${JSON.stringify(run.error)})`);
 	const stopped = (await noted(daemon)).find(entry => entry.kind === 'runtime.stopped');
@@ -162,6 +161,51 @@ await test('a runtime that crashes is started anew; the attempt in flight is tri
 	match((await becomes(daemon, 'failed')).detail, /signal 9.*after 2 further starts, launch\.restart\.attempts/, 'detail');
 	await submit(daemon, 'late');
 	equal((await daemon.ended('late')).status, 'faulted', 'a run after that');
+	await daemon.stop();
+});
+
+// A simulator of a kind, launched; its control port is known, so that its engine can die while its process lives.
+async function launchedSim(kind, script = {}) {
+	const port = await freePort(), sim = { control: await freePort() }, file = join(folder('launched-sim'), 'script.json');
+	writeFileSync(file, JSON.stringify(script));
+	return { sim, configuration: { kind, url: `http://127.0.0.1:${port}`, launch: { stop: { grace: '300ms' }, restart: { attempts: 3, floor: '50ms', cap: '50ms' },
+		argv: [programs.sim, '--kind', kind, '--port', String(port), '--control-port', String(sim.control), '--script', file] } } };
+}
+
+for (const [kind, path] of [['vllm', '/health'], ['sglang', '/health_generate']])
+	await test(`a ${kind} whose engine is dead, while its process lives and answers, is ended with its group and started anew; the run goes on`, async () => {
+		const r = await launchedSim(kind, { process: { ignoreTermMs: 60_000, childMs: 600_000 } }), dies = async () => equal((await control(r.sim, 'POST', '/__sim/script', { options: { engineDead: true } })).status, 200, 'script');
+		const daemon = await daemonOf(`dead-${kind}`, { r });
+		const { pid } = await becomes(daemon, 'ready'), group = spawnSync('pgrep', ['-g', String(pid)], { encoding: 'utf8' }).stdout.trim().split('\n').map(Number);
+		check(group.length >= 2, `it and its child: ${group}`);
+		await dies();
+		await submit(daemon, 'dead');
+		const run = await daemon.ended('dead');
+		equal([run.status, run.tasks[0].attempts], ['completed', 2], `run (${JSON.stringify(run.error)})`);
+		const second = await becomes(daemon, 'ready');
+		check(second.pid !== pid && group.every(one => !alive(one)), 'another process, and nothing left of the one before');
+		const [first, ready, stopped, again] = await noted(daemon);
+		equal([first.kind, ready.kind, stopped.kind, again.kind], ['runtime.started', 'runtime.ready', 'runtime.stopped', 'runtime.started'], 'entries');
+		equal([stopped.data.why, stopped.data.signal, stopped.data.left], ['engine-dead', 9, 0], 'entry: it ignored SIGTERM for longer than its grace');
+		equal(again.data.tries, 1, 'it counts as a start anew');
+		match(JSON.parse(daemon.content(stopped.data.detail)).detail, new RegExp(`^its engine is dead, though its process lives: GET ${path} said 503, .* 3 times in a row`), 'what is kept of it');
+		match(daemon.child.errors, /runtime=r is ended: its engine is dead/, 'log');
+		if (kind === 'vllm') { // nobody asks it anything: it is looked at all the same
+			await dies();
+			await until('it is noticed', async () => (await state(daemon)).pid !== second.pid, 60_000);
+			await becomes(daemon, 'ready');
+		}
+		await daemon.stop();
+	});
+
+await test('a vLLM that says 503 fewer times than that goes on; meanwhile nobody loses an attempt to it', async () => {
+	const r = await Launched.make({ sick: 2 }, {}, { kind: 'vllm' });
+	const daemon = await daemonOf('sick', { r });
+	const { pid } = await becomes(daemon, 'ready');
+	await submit(daemon, 'sick');
+	const run = await daemon.ended('sick');
+	equal([run.status, run.tasks[0].attempts], ['completed', 2], `run (${JSON.stringify(run.error)})`);
+	equal([(await state(daemon)).pid, r.starts.length], [pid, 1], 'the same process');
 	await daemon.stop();
 });
 

@@ -54,7 +54,7 @@ static const struct option table[] = {
 	BOOLEAN("promptTokensDetails", prompt_tokens_details, KIND_VLLM),
 	BOOLEAN("requestMetrics", request_metrics, KIND_VLLM),
 	BOOLEAN("forceIncludeUsage", force_include_usage, KIND_VLLM),
-	BOOLEAN("engineDead", engine_dead, KIND_VLLM),
+	BOOLEAN("engineDead", engine_dead, KIND_VLLM | KIND_SGLANG),
 	INTEGER("queueMax", queue_max, KIND_OLLAMA, 1, AT_ONCE_MAX),
 	INTEGER("vramPercent", vram_percent, KIND_OLLAMA, 0, 100),
 	TEXT("remoteHost", remote_host, KIND_OLLAMA),

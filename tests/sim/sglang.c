@@ -122,6 +122,8 @@ static int admit(struct sim *sim, struct arena *arena, struct ask *ask, struct e
 	uint64_t context = (uint64_t)sim->script->options.context_tokens, prompt = token_count(ask->prompt);
 
 	(void)arena;
+	if (sim->script->options.engine_dead)
+		return request_refuse(ask, 500, NULL, NULL, error, "Internal server error: the scheduler is not there any more");
 	if (prompt >= context)
 		return request_refuse(ask, 400, NULL, NULL, error, "The input (%" PRIu64 " tokens) is longer than the model's context length (%" PRIu64
 			" tokens).", prompt, context);
@@ -386,10 +388,14 @@ static void serve(struct sim *sim, struct http_connection *connection)
 {
 	const char *type = "application/json";
 	struct buffer page;
+	int status = 200;
 
 	buffer_init(&page, PAGE_BYTES_MAX);
-	if (is_get(connection, "/health", NULL) || is_get(connection, "/health_generate", NULL)) {
+	if (is_get(connection, "/health", NULL)) {
 		type = "text/plain"; /* empty */
+	} else if (is_get(connection, "/health_generate", NULL)) {
+		type = "text/plain";
+		status = sim->script->options.engine_dead ? 503 : 200; /* no token came */
 	} else if (is_get(connection, "/server_info", "/get_server_info")) {
 		print_server_info(sim, &page);
 	} else if (is_get(connection, "/model_info", "/get_model_info")) {
@@ -413,7 +419,7 @@ static void serve(struct sim *sim, struct http_connection *connection)
 		http_reply(connection, 404, "application/json", "", BYTES_OF("{\"detail\":\"Not Found\"}"));
 		return;
 	}
-	http_reply(connection, 200, type, "", buffer_bytes(&page));
+	http_reply(connection, status, type, "", buffer_bytes(&page));
 	buffer_close(&page);
 }
 
