@@ -100,16 +100,28 @@ static bool split_reasoning(struct answer *answer, size_t from)
 	return answer_check_size(answer);
 }
 
+/* `transformers serve` has no fingerprint, but answers under "id@revision", whatever was asked: which weights those are is told by nothing else. */
+static void keep_revision(struct answer *answer)
+{
+	if (answer->fingerprint == NULL && answer->model != NULL && strchr(answer->model, '@') != NULL)
+		answer->fingerprint = answer->model;
+}
+
 static bool read_event(struct answer *answer, const char *name, struct bytes data, bool *token)
 {
 	size_t from = answer->text.len;
+	bool good = chat_read_event(answer, name, data, token) && split_reasoning(answer, from);
 
-	return chat_read_event(answer, name, data, token) && split_reasoning(answer, from);
+	keep_revision(answer);
+	return good;
 }
 
 static bool read_whole(struct answer *answer, struct bytes body)
 {
-	return chat_read_whole(answer, body) && split_reasoning(answer, 0);
+	bool good = chat_read_whole(answer, body) && split_reasoning(answer, 0);
+
+	keep_revision(answer);
+	return good;
 }
 
 /* ---- Errors ---- */

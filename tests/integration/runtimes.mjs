@@ -10,11 +10,12 @@ const FACTS = 2;
 
 // options: of the simulator, of this kind. sent: where the request has its sampling, under which names. schema: where the schema stands.
 // ignored: fields that its simulator takes no notice of. record: fields that a probe has to find, and how. marker: a stream that lacks its end mark is no answer. replaced: options of another
-// runtime, and the field that shows it.
+// runtime (of another simulator: by), and the field that shows it.
 const kinds = [
 	{
 		kind: 'openai', ignored: ['topK', 'minP', 'repetitionPenalty', 'reasoningEffort', 'generationConfig'], sent: { temperature: 0.5, top_p: 0.9, seed: 7, max_tokens: 900 }, schema: body => body.response_format.json_schema.schema,
 		record: { 'A.runtime_version': 'reported', 'B.model_id': 'reported' }, marker: false,
+		replaced: { version: '0.30.1' }, by: 'vllm', shows: 'A.runtime_version',
 	},
 	{
 		kind: 'llamacpp', sent: { temperature: 0.5, top_p: 0.9, top_k: 0, min_p: 0, seed: 7, n_predict: 900, repeat_penalty: 1, presence_penalty: 0, frequency_penalty: 0, cache_prompt: true,
@@ -56,6 +57,7 @@ const kinds = [
 	{
 		name: 'transformers', kind: 'openai', sim: 'transformers', sent: { temperature: 0.5, top_p: 0.9, seed: 7, max_tokens: 900 }, schema: () => ({ type: 'object' }),
 		record: { 'B.model_id': 'reported' }, marker: false,
+		replaced: { revision: '0123abc' }, shows: 'E.system_fingerprint',
 	},
 ];
 
@@ -204,28 +206,26 @@ for (const row of kinds) {
 			equal(run.status, 'completed', `after ${afterBytes} bytes: ${JSON.stringify(run.error)}`);
 			equal((run.facts ?? []).length, FACTS, `facts of the run whose runtime died after ${afterBytes} bytes`);
 		}
-		if (row.replaced) {
-			// The same address, another runtime: no fact under the old record, none lost. What only a thorough probe told goes with the one before.
-			if (row.learns)
-				await daemon.post('/v1/runtimes/r/probe', {}, 200);
-			const before = await extract(daemon);
-			await other.stop();
-			other = await startSimulator('--kind', row.sim ?? row.kind, '--port', String(port));
-			await other.script({ options: { ...row.options, ...row.replaced } });
-			const after = await extract(daemon);
-			equal(after.facts.length, FACTS, 'facts of the other runtime');
-			const of = async result => (await daemon.get(`/v1/facts/${result.facts[0].id}`)).configuration;
-			const [old, now] = [await of(before), await of(after)];
-			check(old !== now, 'both under one record');
-			const failed = await failuresOf(daemon, after.id);
-			check(failed.length >= 1, 'no attempt failed');
-			const diff = await daemon.get(`/v1/provenance/${old}?against=${now}`);
-			check(diff.differences.some(item => item.field === row.shows), JSON.stringify(diff.differences));
-			match(daemon.child.errors, new RegExp(`configuration changed: .*${row.shows.replace('.', '\\.')}`), 'the log names the field');
-			const shown = cli('--socket', daemon.socket, 'provenance', 'diff', old, now);
-			equal(shown.code, 0, shown.stderr);
-			match(shown.stdout, new RegExp(row.shows), 'provenance diff');
-		}
+		// The same address, another runtime: no fact under the old record, none lost. What only a thorough probe told goes with the one before.
+		if (row.learns)
+			await daemon.post('/v1/runtimes/r/probe', {}, 200);
+		const before = await extract(daemon);
+		await other.stop();
+		other = await startSimulator('--kind', row.by ?? row.sim ?? row.kind, '--port', String(port));
+		await other.script({ options: { ...row.options, ...row.replaced } });
+		const after = await extract(daemon);
+		equal(after.facts.length, FACTS, 'facts of the other runtime');
+		const of = async result => (await daemon.get(`/v1/facts/${result.facts[0].id}`)).configuration;
+		const [old, now] = [await of(before), await of(after)];
+		check(old !== now, 'both under one record');
+		const failed = await failuresOf(daemon, after.id);
+		check(failed.length >= 1, 'no attempt failed');
+		const diff = await daemon.get(`/v1/provenance/${old}?against=${now}`);
+		check(diff.differences.some(item => item.field === row.shows), JSON.stringify(diff.differences));
+		match(daemon.child.errors, new RegExp(`configuration changed: .*${row.shows.replace('.', '\\.')}`), 'the log names the field');
+		const shown = cli('--socket', daemon.socket, 'provenance', 'diff', old, now);
+		equal(shown.code, 0, shown.stderr);
+		match(shown.stdout, new RegExp(row.shows), 'provenance diff');
 		await daemon.stop();
 		await other.stop();
 	});
