@@ -902,7 +902,7 @@ static void on_sending(struct transfer *transfer)
 	struct activity_result *result = &inference->work->activity->result;
 
 	/* Behind a connection that is used again is the process of before; one of several models may have been told to load another under that name. */
-	if (inference->runtime->adapter->loaded_models > 0 && inference->recheck_state == RECHECK_NONE)
+	if ((inference->runtime->adapter->loaded_models > 0 || inference->runtime->is_router) && inference->recheck_state == RECHECK_NONE)
 		start_recheck(inference);
 	if (inference->phase_kind != PHASE_CONNECT) {
 		inference->sent_again++;

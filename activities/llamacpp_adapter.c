@@ -228,6 +228,15 @@ static struct json *kept_args(struct arena *arena, const struct json *args)
 	return launch_argv_json(arena, argv);
 }
 
+/* Each load is a process of its own, which listens elsewhere: the one thing that tells a model from the same one loaded anew. */
+static const char *port_of(struct arena *arena, const struct json *args)
+{
+	for (size_t i = 0; i + 1 < json_count(args); i++)
+		if (json_is(json_at(args, i), JSON_STRING) && strcmp(json_at(args, i)->string.text, "--port") == 0 && json_is(json_at(args, i + 1), JSON_STRING))
+			return arena_printf(arena, "port %s", json_at(args, i + 1)->string.text);
+	return NULL;
+}
+
 /* A router tells of each model whether it is loaded: asked for something of one that is not, it would load it. */
 static void read_status(const struct json *data, const struct json *card, struct runtime_facts *facts)
 {
@@ -239,6 +248,8 @@ static void read_status(const struct json *data, const struct json *card, struct
 	for (size_t i = 0; i < json_count(data); i++)
 		facts->is_router |= json_is(json_get(json_at(data, i), "status"), JSON_OBJECT);
 	facts->is_unloaded = value != NULL && strcmp(value, "loaded") != 0 && strcmp(value, "sleeping") != 0;
+	if (!facts->is_unloaded)
+		facts->instance = port_of(facts->arena, json_get(status, "args"));
 	if (json_count(json_get(status, "args")) == 0)
 		return;
 	args = kept_args(facts->arena, json_get(status, "args"));

@@ -617,6 +617,7 @@ static void finish_probe(struct probe *probe)
 	runtime->models = probe->facts.models != NULL ? json_copy(&runtime->models_arena, probe->facts.models) : NULL;
 	set_configuration(runtime, configuration);
 	runtime->is_unloaded = probe->facts.is_unloaded && configuration->model != NULL;
+	runtime->is_router = probe->facts.is_router;
 	if (probe->ignored != NULL || probe->learned != NULL) {
 		struct json *ignored = probe->ignored != NULL ? probe->ignored : runtime->ignored, *learned = probe->learned != NULL ? probe->learned : runtime->learned;
 		struct arena kept;

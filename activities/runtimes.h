@@ -83,6 +83,7 @@ struct runtime {
 	int64_t loaded_ms; /* wall time; when the model was last loaded for a request, as its answer or a probe behind it tells. 0: never */
 	uint64_t instance_requests; /* that were sent to it so far, by this daemon */
 	bool is_unloaded; /* the last probe found that a request would load the model first */
+	bool is_router; /* … and that it hands each model's requests on to a process of that model, which may be another one at any time */
 	struct list kept; /* configurations, oldest first */
 	size_t kept_count;
 	struct list waits; /* for the probe under way */

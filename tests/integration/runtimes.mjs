@@ -448,6 +448,30 @@ await test('llama.cpp\'s router: it is asked by model, nothing that is asked of 
 	await sim.stop();
 });
 
+await test('llama.cpp\'s router: a model that somebody loads anew, behind a connection to the router that is kept, is noticed; no fact is under the settings of before', async () => {
+	const sim = await startSimulator('--kind', 'llamacpp'), options = { router: true, models: ['small'] };
+	await sim.script({ options });
+	const daemon = await new Daemon('runtimes-router-reload', { runtimes: runtimeOf({ kind: 'llamacpp', model: 'small' }, sim.url, { retry: { attempts: 3, floor: '10ms', cap: '50ms' }, probeEvery: '1h' }) }).start();
+	const found = async () => {
+		const { facts } = await extract(daemon);
+		equal(facts.length, FACTS, 'facts');
+		const fact = await daemon.get(`/v1/facts/${facts[0].id}`);
+		return [(await daemon.get(`/v1/provenance/${fact.configuration}`)).record.C.context_length.value, (await daemon.get('/v1/runtimes/r')).instance.id];
+	};
+	await found(); // loads it
+	const [context, instance] = await found();
+	const order = path => fetch(`${sim.url}/models/${path}`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"model":"small"}' });
+	for (const path of ['unload', 'load'])
+		equal((await order(path)).status, 200, path);
+	const [same, other] = await found();
+	equal([context, same], [32768, 32768], 'the same settings');
+	check(instance !== other, `another instance: ${instance}, ${other}`);
+	await sim.script({ options: { ...options, contextTokens: 16384 } });
+	equal((await found())[0], 16384, 'other settings');
+	await daemon.stop();
+	await sim.stop();
+});
+
 await test('ollama: a model that is replaced under its name, behind a connection that is kept, is noticed; no fact is under the digest of before', async () => {
 	const sim = await startSimulator('--kind', 'ollama');
 	await sim.script({ options: { loaded: true } });

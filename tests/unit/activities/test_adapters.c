@@ -788,6 +788,82 @@ START_TEST(models_have_several_names)
 }
 END_TEST
 
+/* Of a list that is longer than a list may be the first models are known (ADAPTER_MODELS_MAX). */
+START_TEST(lists_of_models_are_bounded)
+{
+	static const struct {
+		const struct runtime_adapter *adapter;
+		const char *path, *list, *name;
+	} rows[] = {
+		{&openai_adapter, "/v1/models", "data", "id"}, {&llamacpp_adapter, "/v1/models", "data", "id"}, {&vllm_adapter, "/v1/models", "data", "id"}, {&sglang_adapter, "/v1/models", "data", "id"},
+		{&lmstudio_adapter, "/api/v1/models", "models", "key"}, {&lmstudio_adapter, "/api/v0/models", "data", "id"}, {&ollama_adapter, "/api/tags", "models", "name"},
+	};
+
+	for (size_t r = 0; r < COUNT_OF(rows); r++)
+		for (int more = -1; more <= 1; more++) {
+			struct runtime_facts facts = {.arena = &arena};
+			struct buffer body;
+
+			buffer_init(&body, 1 << 20);
+			buffer_printf(&body, "{\"%s\":[", rows[r].list);
+			for (int i = 0; i < ADAPTER_MODELS_MAX + more; i++)
+				buffer_printf(&body, "%s{\"%s\":\"m%d\"}", i > 0 ? "," : "", rows[r].name, i);
+			buffer_add_text(&body, "]}");
+			find_probe(rows[r].adapter, rows[r].path)->read(buffer_bytes(&body), &facts);
+			ck_assert_msg(json_count(facts.models) == (size_t)(ADAPTER_MODELS_MAX + (more < 0 ? more : 0)), "%s: %zu", rows[r].path, json_count(facts.models));
+			buffer_close(&body);
+		}
+}
+END_TEST
+
+/* A router's model that is loaded is an instance by where its own process listens; nothing tells one that is not, or says nothing of that. */
+START_TEST(a_router_tells_instances)
+{
+	static const struct {
+		const char *status, *instance;
+	} rows[] = {
+		{"{\"value\":\"loaded\",\"args\":[\"llama-server\",\"--port\",\"40001\",\"-c\",\"1\"]}", "port 40001"},
+		{"{\"value\":\"unloaded\",\"args\":[\"llama-server\",\"--port\",\"40001\"]}", NULL},
+		{"{\"value\":\"loaded\",\"args\":[\"llama-server\",\"--port\"]}", NULL},
+		{"{\"value\":\"loaded\",\"args\":[\"--port\",1]}", NULL},
+		{"{\"value\":\"loaded\"}", NULL},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct runtime_facts facts = {.arena = &arena, .wanted = "m"};
+
+		find_probe(&llamacpp_adapter, "/v1/models")->read(bytes_text(arena_printf(&arena, "{\"data\":[{\"id\":\"m\",\"status\":%s}]}", rows[i].status)), &facts);
+		ck_assert_pstr_eq(facts.instance, rows[i].instance);
+	}
+}
+END_TEST
+
+/* `transformers serve` names the revision that answered in each answer: it stands for a fingerprint, where there is none. */
+START_TEST(a_revision_is_a_fingerprint)
+{
+	static const struct {
+		const char *body, *fingerprint;
+	} rows[] = {
+		{"{\"model\":\"Qwen/x@main\",\"system_fingerprint\":\"\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}", "Qwen/x@main"},
+		{"{\"model\":\"Qwen/x@main\",\"system_fingerprint\":\"fp\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}", "fp"},
+		{"{\"model\":\"Qwen/x\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}", NULL},
+	};
+	struct answer answer;
+	bool token;
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		answer_init(&answer);
+		ck_assert(openai_adapter.read_whole(&answer, bytes_text(rows[i].body)));
+		ck_assert_pstr_eq(answer.fingerprint, rows[i].fingerprint);
+		answer_close(&answer);
+	}
+	answer_init(&answer);
+	ck_assert(openai_adapter.read_event(&answer, "", bytes_text("{\"model\":\"Qwen/x@main\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}"), &token));
+	ck_assert_pstr_eq(answer.fingerprint, "Qwen/x@main");
+	answer_close(&answer);
+}
+END_TEST
+
 /* A router is asked about the wanted model by its name, and so that it does not load it; about one that is not loaded, or not known, only who itself is. */
 START_TEST(a_router_is_asked_by_model)
 {
@@ -1136,7 +1212,10 @@ int main(void)
 	tcase_add_test(tests, nonsense_is_no_fact);
 	tcase_add_test(tests, long_lists_are_read_at_once);
 	tcase_add_test(tests, models_have_several_names);
+	tcase_add_test(tests, lists_of_models_are_bounded);
 	tcase_add_test(tests, a_router_is_asked_by_model);
+	tcase_add_test(tests, a_router_tells_instances);
+	tcase_add_test(tests, a_revision_is_a_fingerprint);
 	tcase_add_test(tests, instances_have_their_own_settings);
 	tcase_add_test(tests, models_are_loaded_as_they_were);
 	tcase_add_test(tests, prompts_are_counted);
