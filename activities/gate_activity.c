@@ -212,6 +212,15 @@ static void reload_first(struct inference *inference)
 		log_info(LOG_ACTIVITY, "runtime=%s a gate wants it loaded anew: %s", inference->runtime->config.name, error.message);
 }
 
+/* What the reload makes forgotten is left out of the record from here on: else those before it would seem to be of another configuration. */
+static void forget_first(struct inference *inference)
+{
+	if (runtime_reload_forgets(inference->runtime))
+		runtime_forget_learned(inference->runtime);
+	inference->on_slot = inference_send;
+	inference_send(inference);
+}
+
 int gate_activity_start(struct activities *activities, struct activity *activity, struct error *error)
 {
 	struct arena *arena = &activity->arena;
@@ -252,7 +261,7 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 	own->inference.schema = schema;
 	own->inference.schema_name = "answer";
 	own->inference.sampling = sampling;
-	own->inference.on_slot = json_get_boolean(ask, "reload", false) ? reload_first : inference_send;
+	own->inference.on_slot = json_get_boolean(ask, "reload", false) ? reload_first : strcmp(phase, "before") == 0 ? forget_first : inference_send;
 	own->inference.on_done = on_done;
 	own->inference.uncached = strcmp(phase, "uncached") == 0;
 	own->inference.slot.solo = make_key(arena, activity, json_get(plan, "phases") != NULL);

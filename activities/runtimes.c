@@ -307,6 +307,19 @@ static void forget_observed(struct runtime *runtime)
 	runtime->ignored = runtime->learned = NULL;
 }
 
+bool runtime_reload_forgets(const struct runtime *runtime)
+{
+	return runtime->supervisor != NULL || runtime->process[0] == '\0';
+}
+
+void runtime_forget_learned(struct runtime *runtime)
+{
+	if (runtime->learned == NULL)
+		return;
+	forget_observed(runtime);
+	runtime->known = false;
+}
+
 /* Field by field into the log: who answers here is what every fact rests on. */
 static void tell_differences(struct runtime *runtime, const struct configuration *configuration)
 {
@@ -564,6 +577,9 @@ static void set_instance(struct probe *probe)
 	}
 	if (!probe->facts.is_remote)
 		instance_add_model(&instance, probe->facts.instance, runtime->loaded_ms);
+	/* Where no process can be seen a model that was unloaded or loaded since is all that shows of an update. */
+	if (runtime->process[0] == '\0' && runtime->instance.id[0] != '\0' && strcmp(instance.id, runtime->instance.id) != 0)
+		runtime_forget_learned(runtime);
 	if (strcmp(instance.id, runtime->instance.id) == 0 && runtime->instance.basis != NULL)
 		return; /* times of a process are taken once */
 	if (runtime->instance.id[0] != '\0')
@@ -1067,6 +1083,8 @@ void runtime_doubt(struct runtime *runtime, const char *why, bool unreachable)
 	runtime->known = false;
 	if (unreachable)
 		runtime->reach = RUNTIME_UNREACHABLE;
+	if (unreachable && runtime->process[0] == '\0') /* it may come back as another version, and nothing would tell */
+		runtime_forget_learned(runtime);
 	detail_set(runtime->last_error, "%s", why);
 	supervisor_doubt(runtime->supervisor, unreachable);
 }

@@ -134,6 +134,9 @@ void runtime_give_up(struct configuration_wait *wait);
 /* A connection failed: who answers next may be somebody else. */
 void runtime_doubt(struct runtime *runtime, const char *why, bool unreachable);
 void runtime_reached(struct runtime *runtime);
+/* What only a thorough probe tells (LM Studio's engine) may not hold any more, or will not in a moment: the next record is without it. */
+void runtime_forget_learned(struct runtime *runtime);
+bool runtime_reload_forgets(const struct runtime *runtime); /* … which is so after a reload: by another process, or one that nobody sees */
 /* Of a launched runtime: its process has ended. Who answered is not known any more, and nobody is asked until it has another one. */
 void runtime_is_gone(struct runtime *runtime);
 /* The runtime answered a request with 500. True: it did before, under the same key, so one more would be the same (runtimes.md 2.2); and it is

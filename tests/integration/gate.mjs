@@ -401,6 +401,14 @@ await test('reload: the same before and after, of a runtime that the daemon laun
 	equal([report.class, report.requests, report.phases.before, report.verdicts], ['byte-stable', 3, { answered: 3, asked: 3, distinct: 1 }, ['reproducible']], 'report');
 	check(after !== before && report.conditions.instance === after, () => `measured of the new one: ${report.conditions.instance}, before ${before}, after ${after}`);
 	await launched.stop();
+	// What only a thorough probe tells is not known of the new process, and so not of the one before either: else they would seem to be two configurations.
+	const studio = new Daemon('gate-studio', { runtimes: { r: runtimeOf({ kind: 'lmstudio', url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--kind', 'lmstudio', '--port', String(port)] } }) } });
+	await studio.start();
+	await isReady(studio);
+	equal((await studio.post('/v1/runtimes/r/probe', {}, 200)).configuration.A.runtime_version.value, '2.8.0', 'told');
+	const second = studio.cli('gate', 'r', '-n', '3', '--seeds', '0', '--phases', 'reload', '-o', 'json').json();
+	equal([second.class, second.phases.before, second.verdicts], ['byte-stable', { answered: 3, asked: 3, distinct: 1 }, ['reproducible']], JSON.stringify(second));
+	await studio.stop();
 });
 
 await test('the golden case: at 97 % and six others twenty equal answers come by luck for about half of the seeds; phases catch it', async () => {

@@ -157,6 +157,7 @@ await test('a server without that API, or that is not there, fails the order and
 await test('a gate loads it anew in its turn: before, cold and warm are told apart', async () => {
 	const sim = await startSimulator('--kind', 'lmstudio'), daemon = await daemonOf('gate', { r: runtimeOf(sim.url) });
 	const { instance } = await known(daemon);
+	await daemon.post('/v1/runtimes/r/probe', {}, 200); // thorough: the engine's version is known now, and stays so in the same process
 	const report = daemon.cli('gate', 'r', '-n', '3', '--seeds', '0', '--phases', 'reload', '-o', 'json').json();
 	equal([report.class, report.phases.before], ['byte-stable', { answered: 3, asked: 3, distinct: 1 }], 'report');
 	const after = (await daemon.get('/v1/runtimes/r')).instance;

@@ -397,6 +397,32 @@ await test('a runtime on another machine: its facts are signed without a host, a
 	await sim.stop();
 });
 
+await test('LM Studio on another machine: what only a thorough probe told of its engine goes when its model was loaded anew or it was away, for it may be another version then', async () => {
+	const first = await startSimulator('--kind', 'lmstudio');
+	const daemon = await new Daemon('runtimes-far-studio', { runtimes: runtimeOf({ kind: 'lmstudio' }, first.url.replace('127.0.0.1', '0.0.0.0'), { retry: { attempts: 5, floor: '10ms', cap: '50ms' }, probeEvery: '1s' }) }).start();
+	const told = async () => (await daemon.post('/v1/runtimes/r/probe', {}, 200)).configuration.A.runtime_version.value;
+	const ofFacts = async () => {
+		const { facts } = await extract(daemon);
+		equal(facts.length, FACTS, 'facts');
+		return (await daemon.get(`/v1/provenance/${(await daemon.get(`/v1/facts/${facts[0].id}`)).configuration}`)).record.A.runtime_version;
+	};
+	equal([await told(), (await ofFacts()).value], ['2.8.0', '2.8.0'], 'while nothing has changed');
+	const unloaded = await fetch(`${first.url}/api/v1/models/unload`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: `{"instance_id":"${MODEL}"}` });
+	equal(unloaded.status, 200, 'unloaded');
+	await until('that is seen', async () => (await daemon.get('/v1/runtimes/r')).instance.id === undefined, 30_000);
+	await first.script({ options: { version: '2.8.1' } });
+	equal((await ofFacts()).basis, 'unknown', 'loaded anew for a request');
+	equal([await told(), (await ofFacts()).value], ['2.8.1', '2.8.1'], 'told anew');
+	await first.stop();
+	await until('it is known to be away', async () => (await daemon.get('/v1/runtimes/r')).status === 'unreachable', 30_000);
+	const second = await startSimulator('--kind', 'lmstudio', '--port', String(first.port));
+	await second.script({ options: { version: '2.9.0' } });
+	equal((await ofFacts()).basis, 'unknown', 'it was away');
+	equal([await told(), (await ofFacts()).value], ['2.9.0', '2.9.0'], 'told anew');
+	await daemon.stop();
+	await second.stop();
+});
+
 await test('ollama: of a cloud model nothing is claimed that is not known here, no gate measures it, no work that relies on one is done by it', async () => {
 	const sim = await startSimulator('--kind', 'ollama');
 	await sim.script({ options: { loaded: true } });
