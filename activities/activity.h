@@ -173,6 +173,8 @@ void activities_note_spent(struct activities *activities, const char *runtime, c
 /* Runtimes, for the API. */
 bool activities_has_runtime(const struct activities *activities, const char *name);
 int activities_check_runtime(const struct activities *activities, const char *name, struct error *error); /* ERR_NOT_FOUND: there is no such one; the error names those that there are */
+/* The same, and: can a gate ask it in these phases (NULL, or texts of GATE_PHASES), so many together (1: one by one)? ERR_INVALID: no; the error says why, and which it can. */
+int activities_check_gate(const struct activities *activities, const char *name, const struct json *phases, bool has_schema, double width, struct error *error);
 struct json *activities_runtimes_json(const struct activities *activities, struct arena *arena); /* [{name, kind, url, model, status, inFlight, waiting, concurrency, configuration?, simulated?, lastError?}] */
 struct json *activities_runtime_json(const struct activities *activities, struct arena *arena, const char *name); /* one, with its log when it is launched; NULL: no such */
 /* Of a runtime with `launch`: begin what is asked; what becomes of it is in its document. ERR_NOT_FOUND, or ERR_UNSUPPORTED without `launch`. */

@@ -175,27 +175,77 @@ static const char *make_key(struct arena *arena, const struct activity *activity
 	return arena_printf(arena, "%s%.*s %.*s", activity->run_id, last != NULL ? (int)(last - iterations) : 0, iterations, (int)(iterations - step), step);
 }
 
-/* What the runtime cannot do is told before anything is asked. */
-static bool refuse_phases(const struct runtime *runtime, const struct json *plan, struct error *error)
+/* ---- Which phases a runtime can do ---- */
+
+/* How many at once at most; 0: not known yet, as of `concurrency: auto` after a start. */
+static unsigned requests_at_once(const struct runtime *runtime)
 {
-	const struct json *phases = json_get(plan, "phases");
-	double width = json_get_number(plan, "concurrent", 1);
-
-	for (size_t i = 0; i < json_count(phases); i++) {
-		const char *phase = json_at(phases, i)->string.text;
-
-		if (strcmp(phase, "reload") == 0 && runtime->supervisor == NULL && !loading_is_possible(runtime))
-			return error_set(error, ERR_INVALID, "phase reload: the daemon does not launch runtime %s (launch), so it cannot load it anew", runtime->config.name) != 0;
-		if (strcmp(phase, "uncached") == 0 && runtime->adapter->bypass.name == NULL)
-			return error_set(error, ERR_INVALID, "phase uncached: runtime %s (kind %s) %s", runtime->config.name, runtime->config.kind, runtime->adapter->bypass.why_not) != 0;
-		if (strcmp(phase, "withoutSchema") == 0 && json_get(plan, "schema") == NULL)
-			return error_set(error, ERR_INVALID, "phase withoutSchema: the request has no schema, so there is nothing to leave out; give it one, or leave the phase out") != 0;
-	}
-	/* Before `auto` is known, as after a restart, it counts as one; the next request of the gate is held against what was told then. */
-	if (width > runtime->queue.concurrency && !(runtime->config.concurrency_auto && runtime->configuration == NULL))
-		return error_set(error, ERR_INVALID, "concurrent %.0f: runtime %s takes %u requests at once (concurrency)", width, runtime->config.name, runtime->queue.concurrency) != 0;
-	return false;
+	return runtime->config.concurrency_auto && runtime->configuration == NULL ? 0 : runtime->queue.concurrency;
 }
+
+/* Why it cannot be asked in a phase, behind the phase's name; NULL: it can. */
+static const char *why_no_phase(struct arena *arena, const struct runtime *runtime, const char *phase, bool has_schema)
+{
+	if (strcmp(phase, "reload") == 0 && runtime->supervisor == NULL && !loading_is_possible(runtime))
+		return arena_printf(arena, "the daemon does not launch runtime %s (launch), so it cannot load it anew", runtime->config.name);
+	if (strcmp(phase, "uncached") == 0 && runtime->adapter->bypass.name == NULL)
+		return arena_printf(arena, "runtime %s (kind %s) %s", runtime->config.name, runtime->config.kind, runtime->adapter->bypass.why_not);
+	if (strcmp(phase, "withoutSchema") == 0 && !has_schema)
+		return "the request has no schema, so there is nothing to leave out; give it one, or leave the phase out";
+	return NULL;
+}
+
+static int refuse_phase(struct arena *arena, const struct runtime *runtime, const char *phase, const char *why, bool has_schema, struct error *error)
+{
+	static const char *const names[] = {GATE_PHASES};
+	const char *possible = "";
+
+	for (size_t i = 0; i < COUNT_OF(names); i++)
+		if (why_no_phase(arena, runtime, names[i], has_schema) == NULL && (strcmp(names[i], "concurrent") != 0 || requests_at_once(runtime) != 1))
+			possible = arena_printf(arena, "%s%s%s", possible, possible[0] != '\0' ? ", " : "", names[i]);
+	return error_set(error, ERR_INVALID, "phase %s: %s; phases that it can do for this request: %s", phase, why, possible);
+}
+
+static int refuse_width(struct arena *arena, const struct runtime *runtime, double width, struct error *error)
+{
+	const char *name = runtime->config.name, *source = runtime->concurrency_source;
+	const char *more = !runtime->config.concurrency_auto ? arena_printf(arena, "raise runtimes.%s.concurrency and restart the daemon", name) :
+			   source[0] == '\0' ? arena_printf(arena, "name a number in runtimes.%s.concurrency, since it tells none itself", name) :
+			   runtime->supervisor != NULL ? arena_printf(arena, "launch it for more (%s)", source) :
+			   arena_printf(arena, "start it for more (it tells its number by %s)", source);
+
+	return error_set(error, ERR_INVALID, "concurrent %.0f: runtime %s takes %u requests at once (concurrency): %s, or %s", width, name, runtime->queue.concurrency,
+			 runtime->queue.concurrency > 1 ? "ask for fewer" : "leave the phase out", more);
+}
+
+/* What the runtime cannot do is told before anything is asked. width: 1, or how many are to be in flight together. */
+static int refuse_phases(const struct runtime *runtime, const struct json *phases, bool has_schema, double width, struct error *error)
+{
+	struct arena arena;
+	int rc = 0;
+
+	arena_init(&arena);
+	for (size_t i = 0; i < json_count(phases) && rc == 0; i++) {
+		const char *phase = json_at(phases, i)->string.text, *why = why_no_phase(&arena, runtime, phase, has_schema);
+
+		if (why != NULL)
+			rc = refuse_phase(&arena, runtime, phase, why, has_schema, error);
+	}
+	/* Before `auto` is known it counts as one; the next request of the gate is held against what was told then. */
+	if (rc == 0 && requests_at_once(runtime) != 0 && width > requests_at_once(runtime))
+		rc = refuse_width(&arena, runtime, width, error);
+	arena_close(&arena);
+	return rc;
+}
+
+int activities_check_gate(const struct activities *activities, const char *name, const struct json *phases, bool has_schema, double width, struct error *error)
+{
+	const struct runtime *runtime = runtime_get(activities, name);
+
+	return runtime == NULL ? runtime_refuse_name(activities, name, error) : refuse_phases(runtime, phases, has_schema, width, error);
+}
+
+/* ---- Asking ---- */
 
 /* Only now: others may have had the runtime until it is this gate's turn, and the reload would end what they asked. The slot waits until the runtime is
  * ready again, and the lane is kept for it. */
@@ -234,7 +284,7 @@ int gate_activity_start(struct activities *activities, struct activity *activity
 		return error_set(error, ERR_INVALID, "the gate's plan lacks `runtime`, or the ask its `phase`");
 	if (runtime == NULL)
 		return runtime_refuse_name(activities, name, error);
-	if (refuse_phases(runtime, plan, error))
+	if (refuse_phases(runtime, json_get(plan, "phases"), json_get(plan, "schema") != NULL, json_get_number(plan, "concurrent", 1), error) != 0)
 		return (int)error->code;
 	schema = strcmp(phase, "between") != 0 && strcmp(phase, "withoutSchema") != 0 ? json_get(json_get(plan, "schema"), "document") : NULL;
 	if (schema != NULL)

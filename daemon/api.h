@@ -130,6 +130,9 @@ struct api_twin {
 };
 void api_look_for_twin(struct api_twin *twin); /* it lives in the request's arena */
 bool api_check_labels(struct request *request, const struct json *labels); /* false: answered */
+struct definition;
+/* Are the gates that a run of it is bound to ask possible, as far as its text and its input (NULL: null) tell? A runtime that is not configured is left to the run. */
+int api_check_gates(struct daemon *daemon, struct arena *arena, const struct definition *definition, const struct json *input, struct error *error);
 /* body.budget: what was asked for (*asked NULL: nothing), and else what the configuration says. False: answered, it is none or more than a run may have. */
 bool api_read_budget(struct daemon *daemon, struct request *request, const struct json *body, struct budget_amount *budget, const struct json **asked);
 const char *api_make_id(struct arena *arena);

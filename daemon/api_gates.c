@@ -3,6 +3,8 @@
 
 #include "daemon/api.h"
 #include "workflow/base/check.h"
+#include "workflow/base/reproducibility.h"
+#include "workflow/language/expression.h"
 
 /* What a submission is longer than the body that it is made of: canonical JSON of numbers such as 1e15, and its other members. */
 enum { SUBMISSION_GROWTH = 8, SUBMISSION_MORE = 256 };
@@ -74,6 +76,85 @@ void api_get_gate(struct daemon *daemon, struct request *request, const char *co
 {
 	api_read(daemon, request, get_work, (void *)parameters[0], NULL);
 }
+
+/* --- what a definition asks of gates ------------------------------------------------------------------------------ */
+
+static const struct json *get_input(void *context, const char *name)
+{
+	return strcmp(name, ".") == 0 ? context : NULL;
+}
+
+/* null: not given. NULL: not known before the run is at it. input: of the task, NULL: not known. */
+static const struct json *value_of(struct arena *arena, const struct json *with, const char *name, const struct json *input)
+{
+	const struct scope scope = {.get = get_input, .context = (void *)input};
+	const struct json *template = json_get(with, name), *value;
+	struct error error;
+
+	if (template == NULL)
+		return json_null(arena);
+	return template_eval(arena, template, &scope, &value, &error) == 0 ? value : NULL;
+}
+
+static bool is_phases(const struct json *value)
+{
+	bool good = json_is(value, JSON_ARRAY);
+
+	for (size_t i = 0; good && i < json_count(value); i++)
+		good = json_is(json_at(value, i), JSON_STRING);
+	return good;
+}
+
+/* Without a request of its own it asks an extraction of ours, which has one; one that is not known yet may have. */
+static bool may_have_schema(struct arena *arena, const struct json *with, const struct json *input)
+{
+	const struct json *messages = value_of(arena, with, "messages", input), *prompt = value_of(arena, with, "prompt", input);
+
+	return json_get(with, "schema") != NULL || messages == NULL || prompt == NULL || (messages->type == JSON_NULL && prompt->type == JSON_NULL);
+}
+
+static int check_call(struct daemon *daemon, struct arena *arena, const struct json *with, const struct json *input, struct error *error)
+{
+	const struct json *runtime = value_of(arena, with, "runtime", input), *phases = value_of(arena, with, "phases", input), *width = value_of(arena, with, "concurrent", input);
+	double together = 1;
+
+	if (!json_is(runtime, JSON_STRING) || !activities_has_runtime(daemon->activities, runtime->string.text) || !is_phases(phases))
+		return 0;
+	for (size_t i = 0; i < json_count(phases); i++)
+		if (strcmp(json_at(phases, i)->string.text, "concurrent") == 0 && width != NULL)
+			together = json_is(width, JSON_NUMBER) ? width->number : GATE_CONCURRENT_DEFAULT;
+	return activities_check_gate(daemon->activities, runtime->string.text, phases, may_have_schema(arena, with, input), together, error);
+}
+
+/* Of what is bound to be reached: not behind an `if` or a jump, not in a loop, which may have no item, nor where a `try` may want just this refusal.
+ * input: of the first task. *goes_on: false once there may be a jump. */
+static int check_tasks(struct daemon *daemon, struct arena *arena, const struct json *tasks, const struct json *input, bool *goes_on, struct error *error)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < json_count(tasks) && rc == 0 && *goes_on; i++) {
+		const struct json *item = json_at(tasks, i), *task = json_is(item, JSON_OBJECT) && json_count(item) == 1 ? item->object.members[0].value : NULL;
+		const struct json *own = i == 0 && json_get(task, "input") == NULL ? input : NULL;
+		const char *call = json_get_text(task, "call");
+
+		if (json_get(task, "if") == NULL && call != NULL && strcmp(call, "reproducibility-gate") == 0)
+			rc = check_call(daemon, arena, json_get(task, "with"), own, error);
+		else if (json_get(task, "if") == NULL && json_get(task, "for") == NULL)
+			rc = check_tasks(daemon, arena, json_get(task, "do"), own, goes_on, error);
+		*goes_on &= json_get(task, "switch") == NULL && json_get(task, "then") == NULL;
+	}
+	return rc;
+}
+
+int api_check_gates(struct daemon *daemon, struct arena *arena, const struct definition *definition, const struct json *input, struct error *error)
+{
+	const struct json *document = definition->document;
+	bool goes_on = true;
+
+	return check_tasks(daemon, arena, json_get(document, "do"), json_get(document, "input") == NULL ? input : NULL, &goes_on, error);
+}
+
+/* --- a gate as a run ---------------------------------------------------------------------------------------------- */
 
 /* The body becomes that of a submission. */
 static void make_submission(struct api_body *body)

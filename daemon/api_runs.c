@@ -662,6 +662,10 @@ static void submit_definition(struct submission *s, struct definition *definitio
 	struct error error = {0};
 
 	s->definition = definition;
+	if (api_check_gates(s->daemon, arena, definition, json_get(s->root, "input"), &error) != 0) { /* it could only fault */
+		submission_fail(s, &error);
+		return;
+	}
 	s->request_digest = submission_digest(&definition->digest, &input, s->labels, s->budget_asked);
 	s->submit = (struct engine_submit){
 		.definition = definition, .id = s->id, .input = s->input, .labels = s->labels, .budget = &s->budget, .budget_asked = s->budget_asked, .received_us = s->request->received_us, .on_done = on_submitted, .owner = s,

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { join } from 'node:path';
-import { Daemon, check, documentOf, equal, extractionOf, finish, match, problem, programs, startSimulator, test, until } from '../support/harness.mjs';
+import { Daemon, check, definition, documentOf, equal, extractionOf, finish, match, problem, programs, startSimulator, test, until } from '../support/harness.mjs';
 
 const sim = await startSimulator();
 const runtimeOf = more => ({ kind: 'simulator', url: sim.url, model: 'reprise-sim', sampling: { temperature: 0.6, seed: 42, maxTokens: 500 }, ...more });
@@ -257,7 +257,8 @@ await test('uncached: asked past the cache, in the way of each kind that can; wh
 	}
 	for (const [kind, why] of [['simulator', 'has no field or path'], ['openai', 'has no field or path'], ['lmstudio', 'keeps its cache as long'], ['ollama', 'asks for the cache in each request']]) {
 		const one = await new Daemon(`gate-cached-${kind}`, { runtimes: { r: runtimeOf({ kind, url: 'http://127.0.0.1:1' }) } }).start();
-		match(one.cli('gate', 'r', '--phases', 'uncached').stderr, new RegExp(`phase uncached: runtime r \\(kind ${kind}\\) ${why}`), `${kind} says why not`);
+		match(one.cli('gate', 'r', '--phases', 'uncached').stderr, new RegExp(`phase uncached: runtime r \\(kind ${kind}\\) ${why}.*; phases that it can do for this request: interleaved, withoutSchema${kind === 'lmstudio' ? ', reload' : ''}$`, 'm'), `${kind} says why not`);
+		equal((await one.get('/v1/runs')).runs, [], 'and nothing was submitted');
 		await one.stop();
 	}
 });
@@ -391,7 +392,20 @@ await test('reload: the same before and after, of a runtime that the daemon laun
 	const own = new Daemon('gate-reload', { runtimes: { r: runtimeOf({ url: 'http://127.0.0.1:1' }) } });
 	await own.start();
 	match(own.cli('gate', 'r', '--phases', 'reload').stderr, /phase reload: the daemon does not launch runtime r \(launch\), so it cannot load it anew/, 'not of another');
-	match(own.cli('gate', 'r', '--concurrent', '2').stderr, /concurrent 2: runtime r takes 1 requests at once \(concurrency\)/, 'nor more at once than it takes');
+	match(own.cli('gate', 'r', '--concurrent', '2').stderr, /concurrent 2: runtime r takes 1 requests at once \(concurrency\): leave the phase out, or raise runtimes\.r\.concurrency and restart the daemon/, 'nor more at once than it takes');
+	equal((await own.get('/v1/runs')).runs, [], 'nothing was submitted');
+	// Wherever a run is bound to come to it, and as far as text and input tell.
+	const gate = (more, task = {}) => ({ call: 'reproducibility-gate', with: { runtime: 'r', phases: ['reload'], ...more }, ...task }), ask = (tasks, input) => own.ask('POST', '/v1/runs', { definition: definition('gates', tasks), input });
+	const refused = async (tasks, input, words = /phase reload: the daemon does not launch runtime r .*: interleaved, withoutSchema"/) => problem(await ask(tasks, input), 400, words);
+	await refused([{ first: { set: { a: 1 } } }, { second: { do: [{ gate: gate() }] } }]);
+	await refused([{ gate: gate({ runtime: '${ .x.name }', phases: ['${ .x.phase }'] }) }], { x: { name: 'r', phase: 'uncached' } }, /phase uncached: runtime r/);
+	await refused([{ gate: gate({ phases: ['concurrent'] }) }], null, /concurrent 4: runtime r takes 1 requests/);
+	await refused([{ gate: gate({ phases: ['withoutSchema'], prompt: 'x' }) }], null, /phase withoutSchema: the request has no schema/);
+	const taken = async (tasks, input) => { const answer = await ask(tasks, input); equal(answer.status, 201, `taken (${JSON.stringify(answer.json)})`); return own.ended(answer.json.id); };
+	for (const tasks of [[{ gate: gate({}, { if: '${ false }' }) }], [{ over: { set: { a: 1 }, then: 'end' } }, { gate: gate() }], [{ none: { for: { in: '${ [] }' }, do: [{ gate: gate() }] } }],
+		[{ own: { try: [{ gate: gate() }], catch: { do: [{ other: { set: { other: true } } }] } } }]])
+		equal((await taken(tasks)).status, 'completed', JSON.stringify(tasks));
+	match(JSON.stringify((await taken([{ first: { set: { name: 'r' } } }, { gate: gate({ runtime: '${ .name }' }) }])).error), /phase reload: the daemon does not launch runtime r/, 'what only the run knows is told by its first request');
 	await own.stop();
 	const port = await freePort();
 	const launched = new Daemon('gate-launched', { runtimes: { r: runtimeOf({ url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--port', String(port)] } }) } });
