@@ -601,6 +601,8 @@ int activities_open(struct activities **result, uv_loop_t *loop, const struct ac
 	list_init(&activities->notes);
 	list_init(&activities->http.waiting);
 	activities->http.total_ms = HTTP_TOTAL_MS;
+	activities->loading.load_ms = LOADING_LOAD_MS;
+	activities->loading.unload_ms = LOADING_UNLOAD_MS;
 	list_init(&activities->deadlines_free);
 	list_init(&activities->deadlines_used);
 	documents_init(&activities->documents);

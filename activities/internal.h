@@ -68,6 +68,9 @@ struct activities {
 		bool admitting;
 		int64_t total_ms; /* HTTP_TOTAL_MS; a test does not wait that long */
 	} http; /* http_activity.c */
+	struct {
+		int64_t load_ms, unload_ms; /* LOADING_LOAD_MS, LOADING_UNLOAD_MS; a test does not wait that long */
+	} loading; /* loading.c */
 	struct documents documents;
 	char user_agent[64];
 

@@ -36,6 +36,8 @@ struct loading {
 	struct transfer transfer;
 	bool asking, configuring;
 	struct deadline *deadline;
+	int64_t within_ms; /* of what is asked, and the limit's name */
+	const char *limit;
 	struct configuration_wait wait;
 };
 
@@ -245,10 +247,11 @@ static void on_due(struct deadline *deadline)
 	transfer_cancel(&loading->transfer);
 	transfer_close(&loading->transfer);
 	loading->asking = false;
-	fail(loading, "no answer in time while its model was to be %s", loading->state == LOADING_STOPPING ? "unloaded" : "loaded");
+	fail(loading, "no answer within %lld ms (%s) while its model was to be %s; see what it is doing, then give the order anew", (long long)loading->within_ms, loading->limit,
+	     loading->state == LOADING_STOPPING ? "unloaded" : "loaded");
 }
 
-static void ask(struct loading *loading, const char *path, const struct json *body, int64_t within_ms, void (*on_done)(struct transfer *transfer))
+static void ask(struct loading *loading, const char *path, const struct json *body, int64_t within_ms, const char *limit, void (*on_done)(struct transfer *transfer))
 {
 	struct runtime *runtime = loading->runtime;
 	struct arena *arena = &loading->arena;
@@ -272,6 +275,8 @@ static void ask(struct loading *loading, const char *path, const struct json *bo
 		return;
 	}
 	loading->asking = true;
+	loading->within_ms = within_ms;
+	loading->limit = limit;
 	if (loading->deadline == NULL)
 		loading->deadline = deadline_new(loading->activities, on_due, loading);
 	deadline_start(loading->deadline, within_ms);
@@ -336,7 +341,7 @@ static void load(struct loading *loading)
 	if (body == NULL)
 		refuse(loading, FAILURE_CONFIGURATION, why);
 	else
-		ask(loading, api->load_path, body, LOADING_LOAD_MS, on_loaded);
+		ask(loading, api->load_path, body, loading->activities->loading.load_ms, "LOADING_LOAD_MS", on_loaded);
 }
 
 static void unload_next(struct loading *loading);
@@ -383,7 +388,7 @@ static void unload_next(struct loading *loading)
 	if (instance == NULL)
 		end_unloading(loading);
 	else
-		ask(loading, api->unload_path, api->make_unload(&loading->arena, instance), LOADING_UNLOAD_MS, on_unloaded);
+		ask(loading, api->unload_path, api->make_unload(&loading->arena, instance), loading->activities->loading.unload_ms, "LOADING_UNLOAD_MS", on_unloaded);
 }
 
 /* What there is, as it is now. */
@@ -444,7 +449,7 @@ int loading_begin(struct runtime *runtime, enum loading_order order, const char 
 		const struct loading *other = runtime->activities->runtimes[i]->loading;
 
 		if (other != NULL && (other->asking || other->configuring) && is_concerned(other, runtime))
-			return error_set(error, ERR_EXISTS, "the model of runtime %s is %s already", runtime->config.name, state_names[other->state]);
+			return error_set(error, ERR_EXISTS, "the model of runtime %s is %s already; wait until that is over (`reprise runtime show %s`)", runtime->config.name, state_names[other->state], runtime->config.name);
 	}
 	if (loading == NULL) {
 		loading = runtime->loading = memory_zero(sizeof(*loading));
@@ -464,7 +469,7 @@ int loading_begin(struct runtime *runtime, enum loading_order order, const char 
 	detail_set(detail, "the model of runtime %s is loaded anew, or unloaded, by order", runtime->config.name);
 	if (order != LOADING_START)
 		lose(loading, detail);
-	ask(loading, runtime->adapter->probes[0].path, NULL, PROBE_TIMEOUT_MS, on_listed);
+	ask(loading, runtime->adapter->probes[0].path, NULL, PROBE_TIMEOUT_MS, "PROBE_TIMEOUT_MS", on_listed);
 	return 0;
 }
 

@@ -184,7 +184,7 @@ for (const [kind, path] of [['vllm', '/health'], ['sglang', '/health_generate']]
 		equal([run.status, run.tasks[0].attempts], ['completed', 2], `run (${JSON.stringify(run.error)})`);
 		const second = await becomes(daemon, 'ready');
 		check(second.pid !== pid && group.every(one => !alive(one)), 'another process, and nothing left of the one before');
-		const [first, ready, stopped, again] = await noted(daemon);
+		const [first, ready, stopped, again] = await noted(daemon, 'runtime.ready');
 		equal([first.kind, ready.kind, stopped.kind, again.kind], ['runtime.started', 'runtime.ready', 'runtime.stopped', 'runtime.started'], 'entries');
 		equal([stopped.data.why, stopped.data.signal, stopped.data.left], ['engine-dead', 9, 0], 'entry: it ignored SIGTERM for longer than its grace');
 		equal(again.data.tries, 1, 'it counts as a start anew');
@@ -252,6 +252,40 @@ exit 3
 	equal(readFileSync(join(r.folder, 'asked'), 'utf8'), 'stop -t 20 box\n', 'what the engine was asked');
 	check(!alive(pid) && !alive(inside), 'nothing is left');
 	equal((await noted(daemon, 'runtime.stopped')).at(-1).data.status, 3, 'status of the engine');
+	await daemon.stop();
+});
+
+await test('an engine whose stop hangs gets its grace and ten seconds more (LAUNCHER_CONTAINER_MS); then all of it is killed', async () => {
+	const r = await Launched.make({}), engine = join(r.folder, 'engine');
+	writeFileSync(engine, `#!/bin/sh
+if [ "$1" = stop ]; then echo $$ >'${r.folder}/stops'; exec sleep 1000; fi
+trap '' TERM
+'${r.program}' ${r.port} '${r.folder}'
+`, { mode: 0o755 });
+	r.how({ ignoreTerm: true });
+	Object.assign(r.configuration.launch, { argv: [engine, 'run', '--name', 'box'], container: 'box', stop: { grace: '200ms' } });
+	const daemon = await daemonOf('hanging-engine', { r });
+	const { pid } = await becomes(daemon, 'ready'), began = performance.now();
+	equal(daemon.cli('runtime', 'stop', 'r', '--yes', '--wait').code, 0, 'stop');
+	check(performance.now() - began >= 10_200, `after ${performance.now() - began} ms`);
+	check([pid, r.starts[0][0], Number(readFileSync(join(r.folder, 'stops'), 'utf8'))].every(one => !alive(one)), 'nothing is left, of its engine either');
+	equal((await noted(daemon, 'runtime.stopped')).at(-1).data.signal, 9, 'killed');
+	await daemon.stop();
+});
+
+await test('the note about a container names it and its engine up to 255 bytes each (SUPERVISOR_ENGINE_LEN_MAX), else neither', async () => {
+	const runtimes = {};
+	for (const [name, len] of [['fits', 255], ['long', 256]]) {
+		const r = runtimes[name] = await Launched.make({}), engine = join(r.folder, 'engine');
+		writeFileSync(engine, `#!/bin/sh\n[ "$1" = stop ] && exit\nexec '${r.program}' ${r.port} '${r.folder}'\n`, { mode: 0o755 });
+		Object.assign(r.configuration.launch, { argv: [engine, 'run'], container: 'x'.repeat(len) });
+	}
+	const daemon = await daemonOf('long-names', runtimes);
+	for (const [name, r] of Object.entries(runtimes)) {
+		await becomes(daemon, 'ready', name);
+		const { container, engine } = JSON.parse(readFileSync(join(daemon.data, 'spool', 'runtimes', `${name}.json`), 'utf8'));
+		equal([container, engine], name === 'fits' ? [r.configuration.launch.container, r.configuration.launch.argv[0]] : [undefined, undefined], name);
+	}
 	await daemon.stop();
 });
 

@@ -221,8 +221,8 @@ static void take_request(struct connection *connection)
 	whole = (size_t)(end + 4 - connection->in) + body;
 	if (connection->in_len < whole)
 		return;
-	if (strncmp(connection->in, "GET /v1/models", 14) == 0 || strncmp(connection->in, "GET /version", 12) == 0) {
-		bool models = connection->in[5] == 'v' && connection->in[6] == '1';
+	if (strncmp(connection->in, "GET /v1/models", 14) == 0 || strncmp(connection->in, "GET /api/v1/models", 18) == 0 || strncmp(connection->in, "GET /version", 12) == 0) {
+		bool models = strncmp(connection->in, "GET /version", 12) != 0;
 		const char *text = !models ? "{}" : stub->models != NULL ? stub->models : "{\"data\":[{\"id\":\"m\"}]}";
 		char answer[4096];
 

@@ -20,7 +20,7 @@ void sim_stop(struct sim *sim);
 struct json *sim_state(const struct sim *sim, struct arena *arena);
 void sim_set_script(const struct sim *sim, const char *json);
 
-/* A server that answers each POST (and, when `answers_get` is NULL, each GET but /v1/models) with the pieces of `pieces`. */
+/* A server that answers each POST, and each GET but of models and of a version, with the pieces of `pieces`. */
 struct stub_piece {
 	const char *text;
 	size_t len; /* 0: strlen(text) */
@@ -32,7 +32,7 @@ struct stub {
 	struct rig *rig;
 	int port;
 	char url[64];
-	const char *models; /* the body of GET /v1/models; NULL: one model "m" */
+	const char *models; /* the body of GET /v1/models and /api/v1/models; NULL: one model "m" of the former */
 	const char *server; /* Server header of that */
 	struct stub_piece pieces[STUB_PIECES_MAX];
 	bool keep_open; /* after the last piece */

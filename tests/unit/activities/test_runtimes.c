@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "activities/loading.h"
 #include "activities/runtimes.h"
 #include "tests/unit/activities/rig.h"
 #include "workflow/base/check.h"
@@ -579,6 +580,49 @@ START_TEST(hashing_leaves_the_pool_to_others)
 }
 END_TEST
 
+/* A load or an unload that nobody answers is given up after its limit, here after less; who waits is let go on, and the order may be given anew. */
+START_TEST(loads_have_limits)
+{
+	static const struct {
+		const char *models;
+		enum runtime_order order;
+		const char *detail;
+	} rows[] = {
+		{"{\"models\":[{\"type\":\"llm\",\"key\":\"m\",\"loaded_instances\":[]}]}", RUNTIME_START, "no answer within 200 ms (LOADING_LOAD_MS) while its model was to be loaded; see "},
+		{"{\"models\":[{\"type\":\"llm\",\"key\":\"m\",\"loaded_instances\":[{\"id\":\"m\",\"config\":{}}]}]}", RUNTIME_STOP, "no answer within 200 ms (LOADING_UNLOAD_MS) while its model was to be unloaded; see "},
+	};
+	struct error error;
+
+	rig_init(&rig);
+	rig_stub(&rig, &stub);
+	stub.pieces[0] = (struct stub_piece){.text = "HTTP/1.1 200 OK\r\n", .delay_ms = 600 * 1000};
+	rig_runtime(&rig, "r", stub.url)->kind = "lmstudio";
+	rig_open(&rig);
+	ck_assert_int_eq(rig.activities->loading.load_ms, LOADING_LOAD_MS);
+	ck_assert_int_eq(rig.activities->loading.unload_ms, LOADING_UNLOAD_MS);
+	rig.activities->loading.load_ms = rig.activities->loading.unload_ms = 200;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		const char *state = "";
+
+		stub.models = rows[i].models;
+		ck_assert_int_eq(activities_order_runtime(rig.activities, "r", rows[i].order, NULL, &error), 0);
+		while (strcmp(state, "failed") != 0) {
+			struct arena arena;
+			const struct json *load;
+
+			uv_run(&rig.loop, UV_RUN_ONCE);
+			arena_init(&arena);
+			load = json_get(activities_runtime_json(rig.activities, &arena, "r"), "load");
+			state = strcmp(json_get_text(load, "state"), "failed") == 0 ? "failed" : "";
+			if (state[0] != '\0')
+				ck_assert_msg(strncmp(json_get_text(load, "detail"), rows[i].detail, strlen(rows[i].detail)) == 0, "%s", json_get_text(load, "detail"));
+			arena_close(&arena);
+		}
+	}
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("runtimes");
@@ -600,6 +644,7 @@ int main(void)
 	tcase_add_test(cases, views_tell_the_truth);
 	tcase_add_test(cases, connect_limit_holds);
 	tcase_add_test(cases, bad_configurations_are_refused);
+	tcase_add_test(cases, loads_have_limits);
 	suite_add_tcase(suite, cases);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
