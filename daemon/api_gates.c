@@ -126,9 +126,23 @@ static int check_call(struct daemon *daemon, struct arena *arena, const struct j
 	return activities_check_gate(daemon->activities, runtime->string.text, phases, may_have_schema(arena, with, input), together, error);
 }
 
-/* Of what is bound to be reached: not behind an `if` or a jump, not in a loop, which may have no item, nor where a `try` may want just this refusal.
- * input: of the first task. *goes_on: false once there may be a jump. */
-static int check_tasks(struct daemon *daemon, struct arena *arena, const struct json *tasks, const struct json *input, bool *goes_on, struct error *error)
+/* Wherever it stands in a task: `then: end` ends the run from inside of lists. Data of these names counts too, which only leaves more to the run. */
+static bool may_leave(const struct json *json)
+{
+	bool leaves = false;
+
+	for (size_t i = 0; !leaves && json_is(json, JSON_ARRAY) && i < json_count(json); i++)
+		leaves = may_leave(json_at(json, i));
+	for (size_t i = 0; !leaves && json_is(json, JSON_OBJECT) && i < json_count(json); i++) {
+		const char *name = json->object.members[i].name;
+		leaves = strcmp(name, "then") == 0 || strcmp(name, "switch") == 0 || strcmp(name, "raise") == 0 || may_leave(json->object.members[i].value);
+	}
+	return leaves;
+}
+
+/* Of what is bound to be reached: not behind an `if`, a jump or an error that is raised, not in a loop, which may have no item, nor where a `try` may want just
+ * this refusal. functions: of the definition, whose names are looked for first. input: of the first task. *goes_on: false once the run may leave the list. */
+static int check_tasks(struct daemon *daemon, struct arena *arena, const struct json *tasks, const struct json *functions, const struct json *input, bool *goes_on, struct error *error)
 {
 	int rc = 0;
 
@@ -137,11 +151,16 @@ static int check_tasks(struct daemon *daemon, struct arena *arena, const struct 
 		const struct json *own = i == 0 && json_get(task, "input") == NULL ? input : NULL;
 		const char *call = json_get_text(task, "call");
 
-		if (json_get(task, "if") == NULL && call != NULL && strcmp(call, "reproducibility-gate") == 0)
+		const bool is_sure = json_get(task, "if") == NULL && json_get(task, "for") == NULL;
+
+		if (is_sure && json_get(task, "do") != NULL) {
+			rc = check_tasks(daemon, arena, json_get(task, "do"), functions, own, goes_on, error);
+			*goes_on &= json_get(task, "then") == NULL;
+			continue;
+		}
+		if (is_sure && call != NULL && strcmp(call, "reproducibility-gate") == 0 && json_get(functions, call) == NULL)
 			rc = check_call(daemon, arena, json_get(task, "with"), own, error);
-		else if (json_get(task, "if") == NULL && json_get(task, "for") == NULL)
-			rc = check_tasks(daemon, arena, json_get(task, "do"), own, goes_on, error);
-		*goes_on &= json_get(task, "switch") == NULL && json_get(task, "then") == NULL;
+		*goes_on &= !may_leave(task) && !may_leave(functions); /* which may be called anywhere in it */
 	}
 	return rc;
 }
@@ -151,7 +170,7 @@ int api_check_gates(struct daemon *daemon, struct arena *arena, const struct def
 	const struct json *document = definition->document;
 	bool goes_on = true;
 
-	return check_tasks(daemon, arena, json_get(document, "do"), json_get(document, "input") == NULL ? input : NULL, &goes_on, error);
+	return check_tasks(daemon, arena, json_get(document, "do"), json_get(json_get(document, "use"), "functions"), json_get(document, "input") == NULL ? input : NULL, &goes_on, error);
 }
 
 /* --- a gate as a run ---------------------------------------------------------------------------------------------- */

@@ -606,16 +606,27 @@ void api_look_for_twin(struct api_twin *twin)
 	release(owner);
 }
 
-static void release_definition(void *owner)
+static void release_submission(void *owner)
 {
-	definition_release(owner);
+	struct submission *s = owner;
+
+	definition_release(s->definition);
+	s->definition = NULL;
 }
 
-static void look_for_twin(struct submission *s)
+/* Refused, and no repetition of what was taken once. */
+static void on_no_twin(void *owner)
+{
+	struct submission *s = owner;
+
+	submission_fail(s, &s->error);
+}
+
+static void look_for_twin(struct submission *s, void (*on_none)(void *owner))
 {
 	s->twin = (struct api_twin){
 		.daemon = s->daemon, .request = s->request, .id = s->id, .digest = s->request_digest, .content = "definition, input, labels or budget", .wait_ms = s->wait_ms,
-		.include = s->include, .release = release_definition, .owner = s->definition,
+		.include = s->include, .on_none = on_none, .release = release_submission, .owner = s,
 	};
 	api_look_for_twin(&s->twin);
 }
@@ -627,7 +638,7 @@ static void on_submitted(struct engine_submit *submit)
 	struct error error = submit->error;
 
 	if (error.code == ERR_EXISTS) {
-		look_for_twin(s);
+		look_for_twin(s, NULL);
 		return;
 	}
 	if (error.code != ERR_NONE) {
@@ -662,11 +673,11 @@ static void submit_definition(struct submission *s, struct definition *definitio
 	struct error error = {0};
 
 	s->definition = definition;
-	if (api_check_gates(s->daemon, arena, definition, json_get(s->root, "input"), &error) != 0) { /* it could only fault */
-		submission_fail(s, &error);
+	s->request_digest = submission_digest(&definition->digest, &input, s->labels, s->budget_asked);
+	if (api_check_gates(s->daemon, arena, definition, json_get(s->root, "input"), &s->error) != 0) { /* it could only fault; but a repetition gets the run that it repeats */
+		look_for_twin(s, on_no_twin);
 		return;
 	}
-	s->request_digest = submission_digest(&definition->digest, &input, s->labels, s->budget_asked);
 	s->submit = (struct engine_submit){
 		.definition = definition, .id = s->id, .input = s->input, .labels = s->labels, .budget = &s->budget, .budget_asked = s->budget_asked, .received_us = s->request->received_us, .on_done = on_submitted, .owner = s,
 	};
@@ -677,7 +688,7 @@ static void submit_definition(struct submission *s, struct definition *definitio
 	}
 	int code = engine_submit(s->daemon->engine, &s->submit, &error);
 	if (code == ERR_EXISTS)
-		look_for_twin(s);
+		look_for_twin(s, NULL);
 	else if (code != 0)
 		submission_fail(s, &error);
 }

@@ -405,8 +405,34 @@ await test('reload: the same before and after, of a runtime that the daemon laun
 	for (const tasks of [[{ gate: gate({}, { if: '${ false }' }) }], [{ over: { set: { a: 1 }, then: 'end' } }, { gate: gate() }], [{ none: { for: { in: '${ [] }' }, do: [{ gate: gate() }] } }],
 		[{ own: { try: [{ gate: gate() }], catch: { do: [{ other: { set: { other: true } } }] } } }]])
 		equal((await taken(tasks)).status, 'completed', JSON.stringify(tasks));
+	// The run may be over, or have failed, before it comes to the gate: `then: end` leaves from inside of lists.
+	const leave = [{ leave: { set: { a: 1 }, then: 'end' } }], fails = { try: [{ x: { raise: { error: { type: 'x:y', status: 400 } } } }], catch: { do: leave } };
+	for (const task of [{ if: '${ true }', do: leave }, { for: { in: '${ [1] }' }, do: leave }, { try: leave, catch: {} }, fails, { fork: { branches: leave } }])
+		equal((await taken([{ first: task }, { gate: gate() }])).status, 'completed', JSON.stringify(task));
+	equal((await taken([{ fails: fails.try[0].x }, { gate: gate() }])).error.type, 'x:y', 'an error before it');
+	const using = async (functions, tasks) => { const answer = await own.ask('POST', '/v1/runs', { definition: { ...definition('functions', tasks), use: { functions } } }); equal(answer.status, 201, JSON.stringify(answer.json)); return own.ended(answer.json.id); };
+	equal((await using({ go: { call: 'on', with: {} }, on: { do: leave } }, [{ first: { call: 'go', with: {} } }, { gate: gate() }])).status, 'completed', 'left from a function');
+	equal((await using({ 'reproducibility-gate': { set: { mine: true } } }, [{ gate: gate() }])).output, { mine: true }, 'a function of that name');
 	match(JSON.stringify((await taken([{ first: { set: { name: 'r' } } }, { gate: gate({ runtime: '${ .name }' }) }])).error), /phase reload: the daemon does not launch runtime r/, 'what only the run knows is told by its first request');
 	await own.stop();
+	// A submission that is sent again gets its run, also where the runtime can do less by now.
+	const again = new Daemon('gate-again', { runtimes: { r: runtimeOf({ concurrency: 2 }) } });
+	await again.start();
+	const body = { id: 'once', definition: definition('gates', [{ gate: gate({ phases: ['concurrent'], concurrent: 2, requests: 2 }) }]) }, same = { id: 'gate', runtime: 'r', phases: ['concurrent'], concurrent: 2, requests: 2 };
+	for (const [path, what] of [['/v1/runs', body], ['/v1/gates', same]]) {
+		equal((await again.ask('POST', path, what)).status, 201, path);
+		equal((await again.ended(what.id)).status, 'completed', what.id);
+	}
+	await again.stop();
+	again.configure({ runtimes: { r: runtimeOf({ concurrency: 1 }) } });
+	await again.start();
+	for (const [path, what] of [['/v1/runs', body], ['/v1/gates', same]]) {
+		const answer = await again.ask('POST', path, what);
+		equal([answer.status, answer.json.id], [200, what.id], `${path} again`);
+		problem(await again.ask('POST', path, { ...what, id: 'other' }), 400, /concurrent 2: runtime r takes 1 requests/);
+	}
+	problem(await again.ask('POST', '/v1/runs', { ...body, input: 1 }), 409, /run once exists with other content/);
+	await again.stop();
 	const port = await freePort();
 	const launched = new Daemon('gate-launched', { runtimes: { r: runtimeOf({ url: `http://127.0.0.1:${port}`, launch: { argv: [programs.sim, '--port', String(port)] } }) } });
 	await launched.start();
