@@ -95,13 +95,13 @@ static void advance(struct daemon *daemon)
 	bool quiet = daemon->activities_closed && children_are_quiet(&daemon->children) && engine_is_quiet(daemon->engine);
 	if (quiet && !daemon->farewell_sent)
 		send_farewell(daemon);
-	if (daemon->stop_due && !daemon->farewell_done) {
-		/* A disk that is full, for one: what was not acknowledged is not lost, the next start carries on. */
-		log_warn(LOG_DAEMON, "the journal did not come to rest within %d ms: stopping all the same", STOP_QUIET_MS);
+	if (daemon->stop_due) {
+		/* A disk that is full, for one: the journal takes nothing, or somebody waits for an answer that cannot be written down. What was not acknowledged is not
+		 * lost, the next start carries on. */
+		log_warn(LOG_DAEMON, "%s within %d ms: stopping all the same", daemon->farewell_done ? "not everybody could be answered" : "the journal did not come to rest", STOP_QUIET_MS);
 		daemon->exit_status = 1;
 		daemon->stage = DAEMON_STOPPED;
-	}
-	if (daemon->farewell_done && !http_server_is_busy(daemon->http) && !feeds_are_reading(&daemon->feeds) &&
+	} else if (daemon->farewell_done && !http_server_is_busy(daemon->http) && !feeds_are_reading(&daemon->feeds) &&
 	    !event_hub_is_reading(daemon->hub) && !event_keeper_is_reading(daemon->event_keeper) && !sinks_are_reading(daemon->sinks))
 		daemon->stage = DAEMON_STOPPED;
 }

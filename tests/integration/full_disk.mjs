@@ -148,6 +148,29 @@ await test('filled, killed and started at any moment: nothing acknowledged is lo
 	await daemon.stop();
 });
 
+await test('SIGTERM on a full disk ends it, also where somebody waits for a cancel that cannot be written down; the run is as it was', async () => {
+	const place = await onSmallDisk(), { daemon, disk } = place;
+	await daemon.start();
+	await daemon.post('/v1/runs', waitOf('waits', 3_600_000), 201);
+	await daemon.stop();
+	fillUp(place);
+	await daemon.start();
+	const { child } = daemon, asked = daemon.ask('POST', '/v1/runs/waits/cancel', {});
+	await until('the cancel waits for room', () => /run=waits commit postponed: disk full/.test(child.errors));
+	child.kill('SIGTERM');
+	equal(await exitOf(child), { code: 1, signal: null }, `its end (${child.errors.slice(-1500)})`);
+	daemon.child = null;
+	check((await asked).status !== 200, 'the cancel was not acknowledged');
+	match(child.errors, /not everybody could be answered within \d+ ms: stopping all the same/, 'its reason');
+	disk.free();
+	await daemon.start();
+	equal((await daemon.run('waits')).status, 'waiting', 'the run');
+	await daemon.post('/v1/runs/waits/cancel', {}, 200);
+	equal((await daemon.ended('waits')).status, 'cancelled', 'cancelled now');
+	daemon.verifyJournal();
+	await daemon.stop();
+});
+
 const digestOf = file => createHash('sha256').update(readFileSync(file)).digest('hex');
 
 await test('without room for a migration, or for the index of the write-ahead log, the start is refused and has changed nothing', async () => {
