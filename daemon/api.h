@@ -120,7 +120,7 @@ struct api_twin {
 	const char *content; /* what it is of, for people */
 	int64_t wait_ms;
 	unsigned include;
-	void (*on_none)(void *owner); /* there is none, and nobody answered; NULL: one is known to be on its way, and waited for */
+	void (*on_none)(struct api_twin *twin); /* there is none, and nobody answered; NULL: one is known to be on its way, and waited for */
 	void (*release)(void *owner); /* it is answered, or about to be: all else is over */
 	void *owner;
 	/* Its own. */
@@ -134,7 +134,8 @@ struct definition;
 /* Are the gates that a run of it is bound to ask possible, as far as its text and its input (NULL: null) tell? A runtime that is not configured is left to the run. */
 int api_check_gates(struct daemon *daemon, struct arena *arena, const struct definition *definition, const struct json *input, struct error *error);
 /* body.budget: what was asked for (*asked NULL: nothing), and else what the configuration says. False: answered, it is none or more than a run may have. */
-bool api_read_budget(struct daemon *daemon, struct request *request, const struct json *body, struct budget_amount *budget, const struct json **asked);
+/* over: not NULL, and more than the configuration allows is told there instead: whoever was taken before it said so is there all the same. */
+bool api_read_budget(struct daemon *daemon, struct request *request, const struct json *body, struct budget_amount *budget, const struct json **asked, struct error *over);
 const char *api_make_id(struct arena *arena);
 /* The entry with which an inline definition comes into the journal. */
 void api_add_unregistered(struct arena *arena, const struct definition *definition, struct entry *entry);

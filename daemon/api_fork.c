@@ -47,6 +47,7 @@ struct forked {
 	bool is_known; /* the journal has `changed` */
 	const struct json *all_labels;
 	struct budget_amount budget;
+	struct error refusal; /* it is more than the configuration allows now */
 
 	/* The run. */
 	struct forking forking;
@@ -95,7 +96,7 @@ static void release(void *owner)
 	finish(owner);
 }
 
-static void look_for_twin(struct forked *f, void (*on_none)(void *owner))
+static void look_for_twin(struct forked *f, void (*on_none)(struct api_twin *twin))
 {
 	struct arena *arena = &f->request->arena;
 	struct api_twin *twin = arena_zero(arena, sizeof *twin);
@@ -388,6 +389,10 @@ static void begin_reading(struct forked *f)
 {
 	struct error error = {0};
 
+	if (f->refusal.code != ERR_NONE) {
+		fail(f, &f->refusal);
+		return;
+	}
 	if (f->daemon->forks >= API_FORKS_MAX) { /* each holds the other run's state, and what it carries of it */
 		error_set(&error, ERR_BUSY, "%d forks are being made, the limit (API_FORKS_MAX): ask again when they are", API_FORKS_MAX);
 		fail(f, &error);
@@ -402,9 +407,9 @@ static void begin_reading(struct forked *f)
 	fail(f, &error);
 }
 
-static void on_no_twin(void *owner)
+static void on_no_twin(struct api_twin *twin)
 {
-	begin_reading(owner);
+	begin_reading(twin->owner);
 }
 
 /* --- what is asked for -------------------------------------------------------------------------------------------- */
@@ -452,7 +457,7 @@ static bool read_asked(struct forked *f, struct json *body)
 		return false;
 	}
 	if (!check_object(request, body, "set", false, &set) || !check_object(request, body, "tasks", true, &tasks) || !check_object(request, body, "labels", false, &labels) ||
-	    (labels && !api_check_labels(request, labels)) || !api_read_budget(f->daemon, request, body, &f->budget, &budget))
+	    (labels && !api_check_labels(request, labels)) || !api_read_budget(f->daemon, request, body, &f->budget, &budget, &f->refusal))
 		return false;
 	f->find.from = arena_text(arena, from);
 	f->id = id ? arena_text(arena, id) : api_make_id(arena);

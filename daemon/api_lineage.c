@@ -33,7 +33,7 @@ void api_retry_run(struct daemon *daemon, struct request *request, const char *c
 	const char *reason;
 
 	if (!api_check_id(request, parameters[0]) || !api_read_include(request, &own->include) || !api_query_wait(request, &own->wait_ms) ||
-	    !api_read_command(request, "reason budget", &body, &reason) || !api_read_budget(daemon, request, body, &own->budget, &asked))
+	    !api_read_command(request, "reason budget", &body, &reason) || !api_read_budget(daemon, request, body, &own->budget, &asked, NULL))
 		return;
 	/* Only what was said: the rest is as it was, whatever the configuration says now. */
 	struct budget_amount said = BUDGET_UNLIMITED;

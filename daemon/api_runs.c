@@ -403,6 +403,7 @@ struct submission {
 	struct entry extra;
 	struct engine_submit submit;
 	struct api_twin twin;
+	struct error refusal; /* by what the configuration and its runtimes say now */
 };
 
 static void submit_definition(struct submission *s, struct definition *definition, bool is_known);
@@ -569,7 +570,7 @@ static void on_looked(struct api_read *own)
 	}
 	end_looking(twin->timer);
 	if (error.code == ERR_NOT_FOUND && twin->on_none) {
-		twin->on_none(twin->owner);
+		twin->on_none(twin);
 		return;
 	}
 	twin->release(twin->owner);
@@ -606,27 +607,16 @@ void api_look_for_twin(struct api_twin *twin)
 	release(owner);
 }
 
-static void release_submission(void *owner)
+static void release_definition(void *owner)
 {
-	struct submission *s = owner;
-
-	definition_release(s->definition);
-	s->definition = NULL;
+	definition_release(owner);
 }
 
-/* Refused, and no repetition of what was taken once. */
-static void on_no_twin(void *owner)
-{
-	struct submission *s = owner;
-
-	submission_fail(s, &s->error);
-}
-
-static void look_for_twin(struct submission *s, void (*on_none)(void *owner))
+static void look_for_twin(struct submission *s, void (*on_none)(struct api_twin *twin))
 {
 	s->twin = (struct api_twin){
 		.daemon = s->daemon, .request = s->request, .id = s->id, .digest = s->request_digest, .content = "definition, input, labels or budget", .wait_ms = s->wait_ms,
-		.include = s->include, .on_none = on_none, .release = release_submission, .owner = s,
+		.include = s->include, .on_none = on_none, .release = release_definition, .owner = s->definition,
 	};
 	api_look_for_twin(&s->twin);
 }
@@ -665,6 +655,15 @@ void api_add_unregistered(struct arena *arena, const struct definition *definiti
 	entry_add_value(arena, entry, "definition", json_print_arena(definition->document, arena));
 }
 
+static void on_no_twin(struct api_twin *twin)
+{
+	struct submission *s = CONTAINER_OF(twin, struct submission, twin);
+
+	struct error why = s->refusal; /* which goes with the request */
+
+	submission_fail(s, &why);
+}
+
 /* Takes over one use of the definition. is_known: the journal has it. */
 static void submit_definition(struct submission *s, struct definition *definition, bool is_known)
 {
@@ -674,7 +673,8 @@ static void submit_definition(struct submission *s, struct definition *definitio
 
 	s->definition = definition;
 	s->request_digest = submission_digest(&definition->digest, &input, s->labels, s->budget_asked);
-	if (api_check_gates(s->daemon, arena, definition, json_get(s->root, "input"), &s->error) != 0) { /* it could only fault; but a repetition gets the run that it repeats */
+	/* Its gates could only fault; or it asks for more than a run may use. One that was taken before that was so is there all the same. */
+	if (s->refusal.code != ERR_NONE || api_check_gates(s->daemon, arena, definition, json_get(s->root, "input"), &s->refusal) != 0) {
 		look_for_twin(s, on_no_twin);
 		return;
 	}
@@ -695,17 +695,16 @@ static void submit_definition(struct submission *s, struct definition *definitio
 
 /* --- what was sent --- */
 
-bool api_read_budget(struct daemon *daemon, struct request *request, const struct json *body, struct budget_amount *budget, const struct json **asked)
+bool api_read_budget(struct daemon *daemon, struct request *request, const struct json *body, struct budget_amount *budget, const struct json **asked, struct error *over)
 {
 	struct error error = {0};
 
 	*budget = BUDGET_UNLIMITED;
 	*asked = json_is(json_get(body, "budget"), JSON_NULL) ? NULL : json_get(body, "budget");
-	if ((*asked && budget_read(*asked, "budget", budget, &error) != 0) || budget_bound(budget, &daemon->config.limits.run, &error) != 0) {
-		api_invalid(request, "%s", error.message);
-		return false;
-	}
-	return true;
+	if ((!*asked || budget_read(*asked, "budget", budget, &error) == 0) && (budget_bound(budget, &daemon->config.limits.run, over ? over : &error) == 0 || over))
+		return true;
+	api_invalid(request, "%s", error.message);
+	return false;
 }
 
 bool api_check_labels(struct request *request, const struct json *labels)
@@ -772,7 +771,7 @@ static bool read_members(struct submission *s)
 		labels = NULL;
 	if (labels && !api_check_labels(request, labels))
 		return false;
-	if (!api_read_budget(s->daemon, request, s->root, &s->budget, &s->budget_asked))
+	if (!api_read_budget(s->daemon, request, s->root, &s->budget, &s->budget_asked, &s->refusal))
 		return false;
 	s->id = id ? id->string.text : api_make_id(arena);
 	s->labels = labels && json_count(labels) > 0 ? labels : NULL;

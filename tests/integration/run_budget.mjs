@@ -193,7 +193,7 @@ await test('the configuration bounds what may be asked for, and is the default o
 	equal((await submit(daemon, body, 200)).budget, { seconds: 100, tokens: 2 * EACH + 50 }, 'the same again');
 	problem(await daemon.ask('POST', '/v1/runs', { ...body, budget: { tokens: 2 * EACH + 49 } }), 409, /definition, input, labels or budget/);
 	problem(await daemon.ask('POST', '/v1/runs', { ...body, budget: undefined }), 409, /budget/);
-	const fork = await daemon.post('/v1/runs/same/fork?wait=30s', { from: 'a1', id: 'fork' }, 201), less = await daemon.post('/v1/runs/same/fork?wait=30s', { from: 'a1', budget: { tokens: EACH + 50 } }, 201);
+	const fork = await daemon.post('/v1/runs/same/fork?wait=30s', { from: 'a1', id: 'fork' }, 201), lesser = { from: 'a1', id: 'lesser', budget: { tokens: EACH + 50 } }, less = await daemon.post('/v1/runs/same/fork?wait=30s', lesser, 201);
 	equal([fork.budget.tokens, fork.spent.tokens, fork.error.instance], [2 * EACH + 50, 3 * EACH, '/do/4/a4'], 'a fork begins with nothing spent');
 	equal([less.budget, less.spent.tokens], [{ seconds: 100, tokens: EACH + 50 }, 2 * EACH], 'a fork with a budget of its own');
 	problem(await daemon.ask('POST', '/v1/runs/same/fork', { from: 'a1', budget: { tokens: all.tokens + 1 } }), 400, /is more than/);
@@ -214,6 +214,11 @@ await test('the configuration bounds what may be asked for, and is the default o
 	await daemon.start();
 	equal((await submit(daemon, plain, 200)).budget.tokens, all.tokens, 'the same submission under another configuration');
 	equal((await daemon.run('same')).budget.tokens, 2 * EACH + 50, 'as it was');
+	equal((await submit(daemon, body, 200)).id, 'same', 'also one that asks for more than that');
+	equal((await daemon.post('/v1/runs/same/fork', lesser, 200)).id, 'lesser', 'and a fork');
+	problem(await daemon.ask('POST', '/v1/runs', { ...body, budget: { tokens: 61 } }), 409, /definition, input, labels or budget/);
+	problem(await daemon.ask('POST', '/v1/runs', { ...body, id: 'other' }), 400, /is more than the 60 that a run may have/);
+	problem(await daemon.ask('POST', '/v1/runs/same/fork', { ...lesser, id: 'other' }), 400, /is more than the 60 that a run may have/);
 	equal((await daemon.post('/v1/runs/same/fork?wait=30s', { from: 'a1' }, 201)).budget.tokens, 60, 'a fork now');
 	await settle(daemon);
 	await daemon.stop();
