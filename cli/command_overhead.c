@@ -3,7 +3,6 @@
 
 #include "cli/command.h"
 
-
 static void print_one(struct command *command, const struct json *run)
 {
 	static const struct table_column columns[] = {{"STAGE", 0, false}, {"SUM OF ALL ATTEMPTS", 0, true}, {"", 0, false}};

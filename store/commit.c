@@ -1071,7 +1071,9 @@ static int prepare_database(struct store *store, struct error *error)
 	snprintf(pragmas, sizeof(pragmas),
 		 "%sPRAGMA secure_delete=ON; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=%llu",
 		 vacuum == AUTO_VACUUM_INCREMENTAL ? "" : "PRAGMA auto_vacuum=INCREMENTAL; ", (unsigned long long)store->options.wal_mib * 4 << 20);
-	if (connection_exec(connection, pragmas, error) != 0)
+	if (connection_exec(connection, pragmas, error) == ERR_FULL && vacuum != AUTO_VACUUM_INCREMENTAL)
+		error_set(error, ERR_FULL, "the disk has no room for a new journal: make some there");
+	if (error->code != ERR_NONE)
 		return error->code;
 	if (connection_text_is(connection, "PRAGMA journal_mode", "wal", error) != 0)
 		return error_wrap(error, "this file system cannot hold a write-ahead log (no shared memory?): use a local one");

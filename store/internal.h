@@ -486,7 +486,6 @@ void retention_work(struct store *store, bool pause); /* one chunk, if it is tim
 void retention_stop(struct store *store); /* answers what was not done */
 void retention_close(struct store *store);
 
-
 /* store.c: make the store broken; any thread. */
 void store_break(struct store *store, const struct error *error);
 void store_wake_loop(struct store *store); /* something was given back; any thread */

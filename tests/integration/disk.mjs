@@ -120,9 +120,6 @@ await test('ok, low, full and back: new work is refused first, what is under way
 	await daemon.stop();
 });
 
-
-
-
 await test('started on a full disk it serves what it has and takes new work as soon as there is room', async () => {
 	const daemon = new Daemon('disk', { runtimes, limits: { reserve: '1MiB', lowSpace: '512KiB' } });
 	const { path, wrap, fill, free } = await smallDisk(daemon.folder);

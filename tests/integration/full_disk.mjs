@@ -193,6 +193,20 @@ await test('without room for a migration, or for the index of the write-ahead lo
 	}
 });
 
+await test('a new journal on a full disk is refused in words, and begins as soon as there is room', async () => {
+	const { daemon, disk } = await onSmallDisk();
+	mkdirSync(join(disk.outside, 'data'), { mode: 0o700 });
+	disk.fill();
+	const child = daemon.launch();
+	equal(await exitOf(child), { code: 1, signal: null }, 'its end');
+	match(child.errors, /the disk has no room for a new journal: make some there/, 'its reason');
+	disk.free();
+	await daemon.start();
+	await daemon.post('/v1/runs', setOf('one'), 201);
+	equal((await daemon.ended('one')).status, 'completed', 'a run');
+	await daemon.stop();
+});
+
 await test('a data folder on a disk that is read-only is refused with its reason, and is read all the same', async () => {
 	const { daemon, disk } = await onSmallDisk();
 	if (!disk.remount) {

@@ -470,7 +470,6 @@ static void give_failure(struct activity *activity, enum failure_class failure, 
 		result->output = section_outcome(activity, "failed", failure_name(failure));
 }
 
-
 static void fill_times(struct world *world, struct attempt *attempt)
 {
 	struct activity_result *result = &attempt->activity->result;

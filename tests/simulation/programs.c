@@ -26,7 +26,6 @@ static bool chance(struct program *p, unsigned per_mille)
 	return random_chance(p->random, per_mille);
 }
 
-
 static struct json *padding(struct program *p, size_t len)
 {
 	char *bytes = arena_alloc(p->arena, len + 1);

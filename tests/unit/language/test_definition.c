@@ -1006,7 +1006,6 @@ START_TEST(stored_definitions_are_still_read)
 }
 END_TEST
 
-
 /* What only jq understands is no mistake yet: it is kept for whoever registers the definition, with its place and the variables it speaks of. */
 START_TEST(expressions_for_jq_are_kept)
 {

@@ -600,7 +600,6 @@ static int do_open(struct stage *s)
 	return open_store(s) ? 0 : (int)s->error.code;
 }
 
-
 static void on_purge_done(struct store_purge *purge)
 {
 	*(bool *)purge->owner = true;
