@@ -140,37 +140,44 @@ static bool may_leave(const struct json *json)
 	return leaves;
 }
 
+struct gate_walk {
+	struct daemon *daemon;
+	struct arena *arena;
+	const struct json *functions; /* of the definition: their names are looked for first */
+	bool functions_leave; /* one of them may; it may be called anywhere in a task */
+	bool goes_on; /* false once the run may leave the list */
+};
+
 /* Of what is bound to be reached: not behind an `if`, a jump or an error that is raised, not in a loop, which may have no item, nor where a `try` may want just
- * this refusal. functions: of the definition, whose names are looked for first. input: of the first task. *goes_on: false once the run may leave the list. */
-static int check_tasks(struct daemon *daemon, struct arena *arena, const struct json *tasks, const struct json *functions, const struct json *input, bool *goes_on, struct error *error)
+ * this refusal. input: of the first task. */
+static int check_tasks(struct gate_walk *walk, const struct json *tasks, const struct json *input, struct error *error)
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < json_count(tasks) && rc == 0 && *goes_on; i++) {
+	for (size_t i = 0; i < json_count(tasks) && rc == 0 && walk->goes_on; i++) {
 		const struct json *item = json_at(tasks, i), *task = json_is(item, JSON_OBJECT) && json_count(item) == 1 ? item->object.members[0].value : NULL;
 		const struct json *own = i == 0 && json_get(task, "input") == NULL ? input : NULL;
 		const char *call = json_get_text(task, "call");
-
-		const bool is_sure = json_get(task, "if") == NULL && json_get(task, "for") == NULL;
+		bool is_sure = json_get(task, "if") == NULL && json_get(task, "for") == NULL;
 
 		if (is_sure && json_get(task, "do") != NULL) {
-			rc = check_tasks(daemon, arena, json_get(task, "do"), functions, own, goes_on, error);
-			*goes_on &= json_get(task, "then") == NULL;
+			rc = check_tasks(walk, json_get(task, "do"), own, error);
+			walk->goes_on &= json_get(task, "then") == NULL;
 			continue;
 		}
-		if (is_sure && call != NULL && strcmp(call, "reproducibility-gate") == 0 && json_get(functions, call) == NULL)
-			rc = check_call(daemon, arena, json_get(task, "with"), own, error);
-		*goes_on &= !may_leave(task) && !may_leave(functions); /* which may be called anywhere in it */
+		if (is_sure && call != NULL && strcmp(call, "reproducibility-gate") == 0 && json_get(walk->functions, call) == NULL)
+			rc = check_call(walk->daemon, walk->arena, json_get(task, "with"), own, error);
+		walk->goes_on &= !walk->functions_leave && !may_leave(task);
 	}
 	return rc;
 }
 
 int api_check_gates(struct daemon *daemon, struct arena *arena, const struct definition *definition, const struct json *input, struct error *error)
 {
-	const struct json *document = definition->document;
-	bool goes_on = true;
+	const struct json *document = definition->document, *functions = json_get(json_get(document, "use"), "functions");
+	struct gate_walk walk = {.daemon = daemon, .arena = arena, .functions = functions, .functions_leave = may_leave(functions), .goes_on = true};
 
-	return check_tasks(daemon, arena, json_get(document, "do"), json_get(json_get(document, "use"), "functions"), json_get(document, "input") == NULL ? input : NULL, &goes_on, error);
+	return check_tasks(&walk, json_get(document, "do"), json_get(document, "input") == NULL ? input : NULL, error);
 }
 
 /* --- a gate as a run ---------------------------------------------------------------------------------------------- */
