@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "workflow/base/check.h"
 #include "workflow/base/log.h"
@@ -13,6 +14,7 @@ enum { HANDLES = 3, CHUNK = 64 << 10 };
 
 enum {
 	LATE_MS = 100, /* a deadline that fires so much after its time was held up by the loop */
+	LOOK_MS = 20, /* at least so long to the next look at what a helper has used */
 	LATE_MAX = 8, /* so often it begins anew then */
 };
 
@@ -28,6 +30,7 @@ struct jq_helper {
 	struct jq_request *request; /* NULL: idle */
 	bool warming; /* it is asked to compile; the request follows */
 	uint64_t asked_ms, busy_ms, limit_ms;
+	uint64_t used_ms; /* of processor time, when it was asked */
 	uint64_t due_ms; /* of the deadline */
 	unsigned late; /* how often that came late */
 	struct buffer warm; /* the frame of that */
@@ -122,9 +125,29 @@ static void finish(struct jq_helper *helper)
 	request->on_done(request);
 }
 
+/* Of its processor time, all in all; UINT64_MAX: it is gone. */
+static uint64_t processor_ms(const struct jq_helper *helper)
+{
+	struct timespec time;
+	clockid_t clock;
+
+	if (!helper->process_runs || clock_getcpuclockid(helper->process.pid, &clock) != 0 || clock_gettime(clock, &time) != 0)
+		return UINT64_MAX;
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+/* Since it was asked. */
+static uint64_t used_ms(const struct jq_helper *helper)
+{
+	uint64_t now_ms = processor_ms(helper);
+
+	return now_ms == UINT64_MAX || now_ms < helper->used_ms ? UINT64_MAX : now_ms - helper->used_ms;
+}
+
 static void lose_helper(struct jq_helper *helper, enum error_code code)
 {
 	struct jq_pool *pool = helper->pool;
+	uint64_t used = used_ms(helper);
 
 	end_helper(helper, true);
 	if (!helper->request)
@@ -140,9 +163,13 @@ static void lose_helper(struct jq_helper *helper, enum error_code code)
 		return;
 	}
 	if (code == ERR_TIMEOUT) {
+		const char *limit = helper->limit_ms == pool->config.compile_ms ? "JQ_COMPILE_MS" : "JQ_EVALUATE_MS";
 		pool->counts.killed++;
-		error_set(&helper->request->error, code, "it took longer than %llu ms, the most allowed (%s)", (unsigned long long)helper->limit_ms,
-			  helper->limit_ms == pool->config.compile_ms ? "JQ_COMPILE_MS" : "JQ_EVALUATE_MS");
+		if (used >= helper->limit_ms)
+			error_set(&helper->request->error, code, "it took longer than %llu ms, the most allowed (%s)", (unsigned long long)helper->limit_ms, limit);
+		else
+			error_set(&helper->request->error, code, "the machine is too busy: within %llu ms (%d times %s, JQ_WAIT_TIMES) it got less than %llu ms of processor time. Try it again",
+				  (unsigned long long)helper->limit_ms * JQ_WAIT_TIMES, JQ_WAIT_TIMES, limit, (unsigned long long)helper->limit_ms);
 	} else {
 		pool->counts.died++;
 		error_set(&helper->request->error, code, "jq ran out of memory (512 MiB) or stack, or failed: the process that evaluated it is gone");
@@ -152,19 +179,29 @@ static void lose_helper(struct jq_helper *helper, enum error_code code)
 	dispatch(pool);
 }
 
-/* Where the loop itself was held up the answer may be there unread, or the request not yet out: that is not the expression's doing. */
+static void on_deadline(uv_timer_t *timer);
+
+static void set_deadline(struct jq_helper *helper, uint64_t after_ms)
+{
+	helper->due_ms = uv_now(helper->pool->loop) + after_ms;
+	uv_timer_start(&helper->deadline, on_deadline, after_ms, 0);
+}
+
+/* Where the loop itself was held up the answer may be there unread, or the request not yet out: that is not the expression's doing. Nor is it that others have
+ * the processor. */
 static void on_deadline(uv_timer_t *timer)
 {
 	struct jq_helper *helper = timer->data;
-	uint64_t now_ms = uv_now(helper->pool->loop);
+	uint64_t now_ms = uv_now(helper->pool->loop), used = used_ms(helper);
 
 	if (now_ms >= helper->due_ms + LATE_MS && helper->late < LATE_MAX) {
 		helper->late++;
-		helper->due_ms = now_ms + helper->limit_ms;
-		uv_timer_start(timer, on_deadline, helper->limit_ms, 0);
-		return;
+		set_deadline(helper, helper->limit_ms);
+	} else if (used < helper->limit_ms && now_ms < helper->asked_ms + helper->limit_ms * JQ_WAIT_TIMES) {
+		set_deadline(helper, helper->limit_ms - used > LOOK_MS ? helper->limit_ms - used : LOOK_MS);
+	} else {
+		lose_helper(helper, ERR_TIMEOUT);
 	}
-	lose_helper(helper, ERR_TIMEOUT);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
@@ -257,9 +294,9 @@ static void send_frame(struct jq_helper *helper, struct bytes payload, uint64_t 
 	uv_update_time(pool->loop);
 	helper->asked_ms = uv_now(pool->loop);
 	helper->limit_ms = limit_ms;
-	helper->due_ms = helper->asked_ms + limit_ms;
+	helper->used_ms = processor_ms(helper);
 	helper->late = 0;
-	uv_timer_start(&helper->deadline, on_deadline, limit_ms, 0);
+	set_deadline(helper, limit_ms);
 	/* A failure shows itself on the reading side as well. */
 	if (uv_write(&frame->write, (uv_stream_t *)&helper->socket, buffers, 2, on_written) != 0) {
 		free(frame);

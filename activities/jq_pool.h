@@ -21,8 +21,9 @@ enum {
 	JQ_WORKING_MAX = 2, /* helpers at work at once */
 	JQ_HELPERS_MAX = JQ_WORKING_MAX + 1, /* and one spare */
 	JQ_QUEUE_MAX = 10000, /* requests that wait */
-	JQ_EVALUATE_MS = 1000,
-	JQ_COMPILE_MS = 5000,
+	JQ_EVALUATE_MS = 1000, /* of processor time, so that a busy machine fails no good expression */
+	JQ_COMPILE_MS = 5000, /* … too */
+	JQ_WAIT_TIMES = 30, /* times as long as that an answer is waited for in any case */
 	JQ_BUSY_MS_MAX = 60000, /* a helper that has worked so long is replaced: what it holds for its programs goes back */
 	JQ_IDLE_MS = 600000, /* without a request for so long, the helpers end */
 };
@@ -35,7 +36,7 @@ struct jq_request {
 	struct bytes request; /* borrowed until on_done */
 	void (*on_done)(struct jq_request *request); /* once, never inside jq_pool_ask() */
 	void *owner;
-	/* ERR_NONE: there is an answer. ERR_TIMEOUT: it was killed at its deadline. ERR_CORRUPT: the helper died of it. ERR_IO: none could be
+	/* ERR_NONE: there is an answer. ERR_TIMEOUT: it was killed at its deadline, of processor time or of waiting. ERR_CORRUPT: the helper died of it. ERR_IO: none could be
 	 * started. ERR_CANCELLED: the pool closes. The message is for whoever wrote the expression. */
 	struct error error;
 	struct bytes answer; /* valid in the callback */

@@ -160,6 +160,62 @@ START_TEST(late_loops_kill_nobody)
 }
 END_TEST
 
+/* Stops, or lets go on, all helpers of this process. */
+static void signal_helpers(int number)
+{
+	char path[64], line[256] = "";
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
+	fclose(file);
+	for (char *at = line, *end; *at != '\0' && *at != '\n'; at = end + strspn(end, " ")) {
+		long pid = strtol(at, &end, 10);
+		ck_assert_ptr_ne(at, end);
+		ck_assert_int_eq(kill((pid_t)pid, number), 0);
+	}
+}
+
+static void on_go_on(uv_timer_t *timer)
+{
+	signal_helpers(SIGCONT);
+	uv_close((uv_handle_t *)timer, NULL);
+}
+
+/* An expression that others keep from the processor for longer than its limit is not to blame, and answered; but not waited for without end. */
+START_TEST(busy_machines_kill_nobody)
+{
+	uv_timer_t timer;
+	struct fixture f;
+
+	fixture_open(&f, &(struct jq_pool_config){.evaluate_ms = 1500});
+	ask_well(&f, "1", "null");
+	wait_for(&f, 1);
+	signal_helpers(SIGSTOP);
+	ck_assert_int_eq(uv_timer_init(&f.loop, &timer), 0);
+	ck_assert_int_eq(uv_timer_start(&timer, on_go_on, 4000, 0), 0);
+	ask_well(&f, "1 + 1", "null");
+	wait_for(&f, 2);
+	ck_assert_str_eq(f.asked[1].answer, "V[2]");
+	ck_assert_uint_eq(counts_of(&f).killed, 0);
+	fixture_close(&f);
+
+	fixture_open(&f, &(struct jq_pool_config){.evaluate_ms = 100});
+	while (f.done == 0 || f.asked[f.done - 1].jq.error.code != ERR_NONE) { /* so little may be too little for its start */
+		ask_well(&f, "1", "null");
+		wait_for(&f, f.count);
+	}
+	signal_helpers(SIGSTOP);
+	ask_well(&f, "1 + 1", "null");
+	wait_for(&f, f.count);
+	ck_assert_int_eq(f.asked[f.count - 1].jq.error.code, ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(strstr(f.asked[f.count - 1].jq.error.message, "within 3000 ms (30 times JQ_EVALUATE_MS, JQ_WAIT_TIMES)"));
+	fixture_close(&f);
+}
+END_TEST
+
 /* At its deadline a helper is killed, the request says so and names the limit, and the ones behind it are answered. */
 START_TEST(deadlines_kill)
 {
@@ -397,5 +453,5 @@ END_TEST
 
 SUITE_NO_ABORTS
 SUITE_MAIN("activities-jq-pool", helpers_start_with_the_first_request, helpers_are_limited, late_loops_kill_nobody,
-	   deadlines_kill, deaths_are_replaced, the_queue_is_limited,
+	   busy_machines_kill_nobody, deadlines_kill, deaths_are_replaced, the_queue_is_limited,
 	   old_helpers_are_replaced, idle_helpers_end, no_program, bad_peers_are_dropped, closing_cancels, batches_compile, programs_are_compiled_together, a_bad_program_fails_alone)
