@@ -218,11 +218,12 @@ void budgets_settle(const struct attempt *attempt)
 	for (size_t i = 0; activity->kind == ACTIVITY_RUN && i < world->run_count; i++)
 		if (world->runs[i]->up == attempt)
 			world->runs[i]->up = NULL;
-	if (!activity->claim.budget || attempt->cancelled || activity->result.failure == FAILURE_INTERRUPTED || attempt->step->ended || attempt->run->ended)
+	if (!activity->claim.budget || attempt->cancelled || activity->result.failure == FAILURE_INTERRUPTED)
 		return;
 	struct settled *settled = memory_zero(sizeof *settled);
 	*settled = (struct settled){.activity = activity, .run = attempt->run, .step = attempt->step, .attempt = activity->attempt,
-				    .used = {activity->result.spent.tokens, activity->result.spent.us}};
+				    .used = {activity->result.spent.tokens, activity->result.spent.us},
+				    .dropped = attempt->step->ended || attempt->run->ended /* in the journal; the engine may not have heard of that yet, and counts it */};
 	list_init(&settled->link);
 	list_add_last(&world->settled, &settled->link);
 }
