@@ -322,6 +322,8 @@ void check_stored(struct world *world, struct run_model *run, const struct entry
 			broken(world, run, "%s is resumed, but was no task with others in it that had ended", step->id);
 		step->ended = false;
 		step->timeout.due_ms = step->attempt_due.due_ms = 0;
+		if (step->due.at_us < world->now_us) /* it goes on waiting for its next try, which may have been due while it had ended */
+			step->due.at_us = world->now_us;
 		read_time(world, run, entry, "timeout", &step->timeout);
 		read_time(world, run, entry, "attemptDue", &step->attempt_due);
 		world->counters.resumed++;
