@@ -63,7 +63,7 @@ const NEEDS = {
 	'sink.recorded': ['sink'],
 	'timer.due': ['timer'],
 	'backup.begun': ['backup'], 'backup.copied': ['backup'], 'backup.verified': ['backup'], 'backup.linked': ['backup'],
-	'cancel.received': ['late'],
+	'cancel.received': ['late'], 'child.cancel': ['late'],
 	'retention.begun': ['purge'], 'retention.before-commit': ['purge'], 'retention.committed': ['purge'],
 	'recover.run': ['open'], 'recover.page': ['open'], 'recover.loaded': ['open'], 'start.recovered': ['open'],
 };
